@@ -1,0 +1,1 @@
+"""The models of the node, from pure data (spec) to whole systems."""

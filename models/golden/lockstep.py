@@ -1,0 +1,140 @@
+"""Step the golden node with the trace records of a run; any difference stops it (ARCHITECTURE section 15)."""
+
+from collections import deque
+from typing import Any
+
+from ..spec.config import NodeConfig
+from ..spec.enums import Kind, State, Status
+from ..spec.messages import TRACE, TraceFlag
+from .node import GoldenNode, Operation, Result
+
+_NAMES = tuple(TRACE.fields)
+_COMPARED = (
+    ("status", "status"),
+    ("state_before", "state_before"),
+    ("state_after", "state_after"),
+    ("block_slot", "slot"),
+    ("block_generation", "generation"),
+    ("block_length", "length"),
+    ("accepted", "accepted"),
+    ("landed", "landed"),
+    ("age", "age"),
+    ("free_count", "free_count"),
+    ("epoch", "epoch"),
+)
+
+
+def describe(record: dict[str, Any]) -> str:
+    """One line for a trace record: what was asked, by whom, when."""
+    digest = f"{int.from_bytes(record['digest'], 'little'):#x}"
+    target = (
+        f"handle slot {record['slot']} generation {record['generation']}"
+        if record["flags"] & TraceFlag.BY_HANDLE
+        else f"digest {digest}"
+    )
+    return (
+        f"operation {record['order']} at cycle {record['cycle']}: {Kind(record['kind']).name} by owner {record['owner']} in partition "
+        f"{record['partition']}, model {record['model_id']} group {record['group']}, {target}, offset {record['offset']} "
+        f"length {record['length']} beats -> {Status(record['status']).name}, slot {record['block_slot']} "
+        f"{State(record['state_before']).name} -> {State(record['state_after']).name}"
+    )
+
+
+class Difference(AssertionError):
+    """RTL and golden model disagree. The message names the operation, the cycle, both states and the last records."""
+
+    def __init__(self, record: dict[str, Any], reason: str, last: list[dict[str, Any]]):
+        self.record, self.reason = record, reason
+        lines = [f"lockstep difference: {reason}", describe(record), "last operations:"]
+        super().__init__("\n".join(lines + [f"  {describe(r)}" for r in last]))
+
+
+class Lockstep:
+    """A golden node that follows a run.
+
+    `check(records)` steps it with an array of TRACE_DTYPE in commit order; raises Difference at the first record that
+    the golden node would not have made. `operations` counts the records checked.
+
+    Used by: verif, sw_driver.transports.rtl.
+    """
+
+    def __init__(self, config: NodeConfig, boot_epoch: int = 0):
+        self.node = GoldenNode(config, boot_epoch)
+        self.operations = 0
+        self._last: deque[tuple[Any, ...]] = deque(maxlen=8)
+        self._cycle = -1
+
+    def check(self, records: Any) -> None:
+        for row in records.tolist():
+            self._step(row)
+
+    def _step(self, row: tuple[Any, ...]) -> None:
+        (
+            order, cycle, owner, kind, status, _, _, partition, group, klass, flags, _, model_id, _,
+            slot, generation, offset, length, *_, digest,
+        ) = row  # fmt: skip
+        if order != self.operations:
+            self._fail(row, f"order {order} follows {self.operations - 1}: records were lost")
+        if cycle <= self._cycle:
+            self._fail(row, f"cycle {cycle} follows cycle {self._cycle}")
+        if kind not in Kind._value2member_map_ or partition >= len(self.node.partitions):
+            self._fail(row, f"kind {kind} in partition {partition} does not exist")
+        ports = self.node.config.ports
+        if owner < ports and self.node.config.partition_of_port[owner] != partition:
+            self._fail(row, f"port {owner} does not own partition {partition}")
+        part = self.node.partitions[partition]
+        if kind == Kind.VISIT and slot != part.hand:
+            self._fail(row, f"the sweeper visits slot {slot}, its hand is at {part.hand}")
+        if kind == Kind.REAP and (not part.retire_queue or slot != part.retire_queue[0]):
+            self._fail(row, f"the sweeper reaps slot {slot}, retiring are {list(part.retire_queue)[:4]}")
+        if slot >= part.slots:
+            self._fail(row, f"slot {slot} is outside of the partition's {part.slots}")
+        result = self.node.operate(
+            Operation(
+                owner,
+                Kind(kind),
+                partition,
+                model_id,
+                group,
+                klass,
+                bool(flags & TraceFlag.BY_HANDLE),
+                slot,
+                generation,
+                offset,
+                length,
+                int.from_bytes(digest, "little"),
+                bool(flags & TraceFlag.CHAIN_FIRST),
+                bool(flags & TraceFlag.WHOLE),
+                Status(status) if kind == Kind.ANSWER else Status.OK,
+            ),
+            cycle,
+        )
+        if (
+            result.status, result.state_before, result.state_after, result.epoch, result.slot, result.generation,
+            result.length, result.accepted, result.landed, result.free_count, result.age, result.present,
+        ) != (
+            status, row[5], row[6], row[13], row[18], row[19], row[20], row[21], row[22], row[23], row[11],
+            bool(flags & TraceFlag.PRESENT),
+        ):  # fmt: skip
+            self._fail(row, self._explain(row, result))
+        self._last.append(row)
+        self.operations += 1
+        self._cycle = cycle
+
+    def _explain(self, row: tuple[Any, ...], result: Result) -> str:
+        record = dict(zip(_NAMES, row, strict=True))
+        names: dict[str, Any] = {"status": Status, "state_before": State, "state_after": State}
+        parts = []
+        for field, attribute in _COMPARED:
+            ours, theirs = getattr(result, attribute), record[field]
+            if ours != theirs:
+                show = names.get(field, int)
+                parts.append(f"{field} is {show(theirs)!r} in RTL, {show(ours)!r} in golden")
+        if result.present != bool(record["flags"] & TraceFlag.PRESENT):
+            parts.append(f"present is {not result.present} in RTL, {result.present} in golden")
+        return "; ".join(parts)
+
+    def _fail(self, row: tuple[Any, ...], reason: str) -> None:
+        raise Difference(
+            dict(zip(_NAMES, row, strict=True)), reason, [dict(zip(_NAMES, r, strict=True)) for r in self._last]
+        )

@@ -1,0 +1,37 @@
+"""Timing of the node as arithmetic (ARCHITECTURE sections 2 and 16). All results are cycles.
+
+Used by: golden (the one place where order alone does not decide), rtl, benches.
+"""
+
+#: Stages of the directory pipeline between an operation's issue and the stage that names it.
+INDEX_COMMIT_STAGE = 5
+STATE_COMMIT_STAGE = 8
+#: Cycles from an operation's turn to its answer at the port, hit or miss.
+DIRECTORY_LATENCY_CYCLES = STATE_COMMIT_STAGE + 1
+
+#: A fill row freed by an operation can be granted to operations issued at least this many cycles later: it is freed
+#: where the state commits and granted where the index commits.
+FILL_ROW_RELEASE_CYCLES = STATE_COMMIT_STAGE - INDEX_COMMIT_STAGE + 1
+
+#: Cycles from the issue of a beat's read to the beat at the head of the port's data FIFO.
+STORE_READ_CYCLES = 5
+
+
+def owner_of_turn(cycle: int, ports: int) -> int:
+    """Port that owns the directory in a cycle; `ports` itself stands for the sweeper. Cycle 0 is the first after reset."""
+    return cycle % (ports + 1)
+
+
+def bank_of_port(cycle: int, port: int, ports: int) -> int:
+    """Bank that a port owns in a cycle."""
+    return (port + cycle) % ports
+
+
+def turn_wait_cycles(cycle: int, port: int, ports: int) -> int:
+    """Cycles until the next turn of `port`, 0 when it is its turn."""
+    return (port - cycle) % (ports + 1)
+
+
+def data_fifo_depth(ports: int) -> int:
+    """Response data FIFO that never costs a turn: one lap of the banks and the latency of a read."""
+    return ports + STORE_READ_CYCLES

@@ -1,0 +1,93 @@
+"""The one bridge from models.spec to hardware shapes: messages, operations, results and trace records as structs.
+
+Used by: every RTL block. Nothing else in rtl/ knows a field's width or offset.
+"""
+
+from amaranth.lib import data
+from amaranth.utils import bits_for
+
+from kvnode.models.spec.config import NodeConfig
+from kvnode.models.spec.enums import Kind, Opcode, State, Status
+from kvnode.models.spec.layout import Layout
+from kvnode.models.spec.messages import REQUEST, RESPONSE, TRACE
+from kvnode.models.spec.policy import AGE_MAX, CLASS_COUNT
+
+KIND_BITS = bits_for(max(Kind))
+STATUS_BITS = bits_for(max(Status))
+OPCODE_BITS = bits_for(max(Opcode))
+STATE_BITS = bits_for(max(State))
+AGE_BITS = bits_for(AGE_MAX)
+CLASS_BITS = bits_for(CLASS_COUNT - 1)
+
+
+def struct(layout: Layout) -> data.StructLayout:
+    """Hardware struct of a spec layout: the same fields at the same bits."""
+    return data.StructLayout({field.name: field.size_bits for field in layout.fields.values()})
+
+
+REQUEST_STRUCT = struct(REQUEST)
+RESPONSE_STRUCT = struct(RESPONSE)
+TRACE_STRUCT = struct(TRACE)
+
+
+def index_bits(count: int) -> int:
+    """Bits of a number below `count`, at least one."""
+    return max(1, (count - 1).bit_length())
+
+
+class Shapes:
+    """Widths and structs of one configuration. Sizes in beats have `_beats` in their meaning, never bytes.
+
+    `operation` is what a port or the sweeper gives the directory, beside the 256-bit digest that travels in a delay line;
+    `result` is what comes back; `where` is the place of an index entry, row relative to the partition.
+    """
+
+    def __init__(self, config: NodeConfig):
+        self.config = config
+        self.slot_bits = config.slot_bits
+        self.partition_bits = index_bits(len(config.partitions))
+        self.owner_bits = index_bits(config.ports + 1)
+        self.port_bits = index_bits(config.ports)
+        self.model_bits = index_bits(config.models)
+        self.beat_bits = bits_for(config.block_beats)
+        self.row_bits = max(1, max(config.rows_log2))
+        self.way_bits = index_bits(config.ways)
+        self.fill_row_bits = index_bits(config.fill_rows)
+        self.data_bits = 8 * config.beat_bytes
+        self.count_bits = bits_for(config.max_match_digests)
+        self.where = data.StructLayout({"table": 1, "row": self.row_bits, "way": self.way_bits})
+        self.operation = data.StructLayout(
+            {
+                "kind": KIND_BITS,
+                "status": STATUS_BITS,
+                "opcode": OPCODE_BITS,
+                "tag": 16,
+                "model_id": self.model_bits,
+                "group": 8,
+                "klass": CLASS_BITS,
+                "by_handle": 1,
+                "slot": self.slot_bits,
+                "generation": config.generation_bits,
+                "offset": self.beat_bits,
+                "length": self.beat_bits,
+                "chain_first": 1,
+                "whole": 1,
+                "where": self.where,
+            }
+        )
+        self.result = data.StructLayout(
+            {
+                "kind": KIND_BITS,
+                "status": STATUS_BITS,
+                "opcode": OPCODE_BITS,
+                "tag": 16,
+                "found": 1,
+                "slot": self.slot_bits,
+                "generation": config.generation_bits,
+                "offset": self.beat_bits,
+                "length": self.beat_bits,
+                "watermark": self.beat_bits,
+            }
+        )
+        self.beat = data.StructLayout({"data": self.data_bits, "last": 1})
+        self.hold = data.StructLayout({"valid": 1, "slot": self.slot_bits})

@@ -1,0 +1,1 @@
+"""The KV memory node: one file for each block of the diagram."""

@@ -1,0 +1,111 @@
+"""The sweeper: everything slow, in its own turn of the wheel (ARCHITECTURE section 8)."""
+
+from amaranth.hdl import Array, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from kvnode.models.spec.config import NodeConfig
+from kvnode.models.spec.enums import Kind
+from kvnode.models.spec.registers import MODEL_RETIRE_ADDRESS
+
+from ..layouts import Shapes
+from .partitions import RetireQueues
+
+#: Slots that one port can hold: two reads and two writes.
+HOLDS_PER_PORT = 4
+
+
+class Sweeper(wiring.Component):
+    """Visits the partitions in a fixed order, one operation in each of its turns.
+
+    In a partition's turn it retires a model if a register write asks for it, else reaps the oldest retiring slot unless a
+    transfer holds it, else visits the slot under the clock hand. Nothing that happens in a partition moves the turn of
+    another.
+
+    Ports: `operation` for `partition`, taken with `taken` (one turn in ports + 1 cycles); `push*` appends a slot that began
+    to retire; `holds` are the slots held by each port's transfers; `register_*` is the plain register write port, which
+    accepts one MODEL_RETIRE at a time and ignores unknown addresses, partitions and models.
+
+    Ownership: queues, hands and holds are per partition; the pending register write is public.
+    Used by: node.
+    """
+
+    def __init__(self, config: NodeConfig):
+        self.config, self.shapes = config, Shapes(config)
+        partition_bits = self.shapes.partition_bits
+        super().__init__(
+            {
+                "operation": Out(self.shapes.operation),
+                "partition": Out(partition_bits),
+                "taken": In(1),
+                "push": In(1),
+                "push_partition": In(partition_bits),
+                "push_slot": In(self.shapes.slot_bits),
+                "push_where": In(self.shapes.where),
+                "holds": In(self.shapes.hold).array(config.ports, HOLDS_PER_PORT),
+                "register_valid": In(1),
+                "register_ready": Out(1),
+                "register_address": In(16),
+                "register_data": In(32),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        count = len(config.partitions)
+        m.submodules.queues = queues = RetireQueues(config)
+        hands = [Signal(p.slots_log2, name=f"hand_{i}") for i, p in enumerate(config.partitions)]
+        partition, op = self.partition, self.operation
+
+        pending, pending_partition, pending_model = Signal(), Signal.like(partition), Signal(self.shapes.model_bits)
+        known = (
+            (self.register_address == MODEL_RETIRE_ADDRESS)
+            & (self.register_data[16:] < count)
+            & (self.register_data[:16] < config.models)
+        )
+        m.d.comb += self.register_ready.eq(~pending)
+        with m.If(self.register_valid & ~pending):
+            m.d.sync += [
+                pending.eq(known),
+                pending_partition.eq(self.register_data[16:]),
+                pending_model.eq(self.register_data[:16]),
+            ]
+
+        held = Signal(count)
+        for port, owner in enumerate(config.partition_of_port):
+            for index in range(HOLDS_PER_PORT):
+                hold = self.holds[port][index]
+                with m.If(hold.valid & (hold.slot == queues.item_slot)):
+                    m.d.comb += held[owner].eq(1)
+
+        retire_model = pending & (pending_partition == partition)
+        reap = queues.ready & ~held.bit_select(partition, 1)
+        m.d.comb += [
+            op.kind.eq(Kind.VISIT),
+            op.slot.eq(Array(hands)[partition]),
+            op.model_id.eq(pending_model),
+            op.where.eq(queues.item_where),
+            queues.partition.eq(partition),
+            queues.push.eq(self.push),
+            queues.push_partition.eq(self.push_partition),
+            queues.push_slot.eq(self.push_slot),
+            queues.push_where.eq(self.push_where),
+        ]
+        with m.If(retire_model):
+            m.d.comb += op.kind.eq(Kind.RETIRE_MODEL)
+        with m.Elif(reap):
+            m.d.comb += [op.kind.eq(Kind.REAP), op.slot.eq(queues.item_slot)]
+        with m.If(self.taken):
+            m.d.sync += partition.eq(partition + 1)
+            with m.If(partition == count - 1):
+                m.d.sync += partition.eq(0)
+            with m.If(retire_model):
+                m.d.sync += pending.eq(0)
+            with m.Elif(reap):
+                m.d.comb += queues.pop.eq(1)
+            with m.Else():
+                for i in range(count):
+                    with m.If(partition == i):
+                        m.d.sync += hands[i].eq(hands[i] + 1)
+        return m

@@ -1,0 +1,26 @@
+"""The wheel: the only arbiter in the node (ARCHITECTURE section 2)."""
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+
+from .layouts import index_bits
+
+
+class Wheel(wiring.Component):
+    """Two counters from reset on: `turn` modulo ports + 1 (port p's directory turn, the last is the sweeper's) and
+    `rotation` modulo ports (port p owns bank `(p + rotation) mod ports`).
+
+    Used by: node.
+    """
+
+    def __init__(self, ports: int):
+        self.ports = ports
+        super().__init__({"turn": Out(range(ports + 1)), "rotation": Out(index_bits(ports))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += [self.rotation.eq(self.rotation + 1), self.turn.eq(self.turn + 1)]
+        with m.If(self.turn == self.ports):
+            m.d.sync += self.turn.eq(0)
+        return m

@@ -1,0 +1,1 @@
+"""The driver: the client, its transports and the kvnode command."""

@@ -1,0 +1,29 @@
+"""Nodes to run on: the golden model and the RTL. `open_transport` makes one by name."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kvnode.models.spec.config import NodeConfig
+
+from ..errors import TransportError
+from ..transport import Transport
+
+NAMES = ("rtl", "golden")
+
+
+def open_transport(
+    name: str, config: NodeConfig, *, progress: Callable[[str], None] = lambda stage: None, **options: Any
+) -> Transport:
+    """A node of `config` after reset. `progress` is told of the stages of building it; `options` go to the transport.
+
+    Raises TransportError for an unknown name, or when what the transport needs is not installed.
+    """
+    if name == "golden":
+        from .golden import GoldenTransport
+
+        return GoldenTransport(config, options.get("boot_epoch", 0))
+    if name == "rtl":
+        from .rtl import RtlTransport
+
+        return RtlTransport(config, progress=progress, **options)
+    raise TransportError(f"transport {name!r}: there are {', '.join(NAMES)}")

@@ -1,0 +1,172 @@
+"""The Verilated RTL as a transport: every committed operation is compared with the golden model, always."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kvnode.models.golden import Difference, Lockstep
+from kvnode.models.spec.config import NodeConfig
+from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES
+from kvnode.verif.harness.harness import Harness, HarnessError, HarnessStall
+
+from ..errors import TransportError
+from ..transport import Batch, RunResult, check_batch, check_patterns, cycle_bound
+
+#: Register of the write port: partition << 16 | model_id retires a model.
+MODEL_RETIRE_ADDRESS = 0
+#: Bytes of batches kept, so that the way to a difference can be repeated with waves.
+HISTORY_LIMIT_BYTES = 512 << 20
+#: Cycles shown before and after a difference.
+WAVES_BEFORE_CYCLES, WAVES_AFTER_CYCLES = 2_000, 100
+
+Run = tuple[Batch, Any, dict[str, Any]]
+
+
+class RtlTransport:
+    """`Transport` on a Verilated node. Lockstep: a run whose trace the golden node does not follow raises Difference.
+
+    Then, and when a response stream breaks its rules, the batches since reset are run again on a node with waves and
+    the last cycles are written to a file, which a note of the exception names. Beyond 512 MiB of batches the note says
+    which cycles to ask for instead (`waves`, `window`).
+
+    `waves`: write cycles `window` (first, last) of the whole run to this VCD file; slower. `fault`: of tests only.
+    `progress` is told the stages of building the model, which takes half a minute the first time and is then cached.
+
+    After a run that did not end, the node is stuck: later runs raise TransportError.
+
+    Used by: sim, replay, benches, client.
+    """
+
+    name = "rtl"
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        boot_epoch: int = 0,
+        progress: Callable[[str], None] = lambda stage: None,
+        waves: str | Path | None = None,
+        window: tuple[int, int] | None = None,
+        fault: str | None = None,
+        lockstep: bool = True,
+        history_limit_bytes: int = HISTORY_LIMIT_BYTES,
+    ):
+        self.config, self.boot_epoch, self._fault = config, boot_epoch, fault
+        self.harness = Harness(config, fault, waves=True if waves else None, progress=progress)
+        if waves:
+            self.harness.waves(waves, *(window or (0, 1 << 62)))
+        self.harness.reset(boot_epoch)
+        self.lockstep = Lockstep(config, boot_epoch) if lockstep else None
+        self._history: list[Run | tuple[int, int]] | None = []
+        self._history_bytes, self._history_limit_bytes = 0, history_limit_bytes
+        self._requests = 0
+        self._stuck = False
+
+    def __enter__(self) -> "RtlTransport":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.harness.close()
+        self._history = None
+
+    def run(
+        self,
+        batch: Batch,
+        payload: bytes | bytearray | memoryview = b"",
+        *,
+        idle: float = 0.0,
+        backpressure: float = 0.0,
+        seed: int = 0,
+        max_cycles: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> RunResult:
+        """As in Transport; `progress` is called now and then with the cycles of this run."""
+        check_batch(self.config, batch, len(payload))
+        check_patterns(idle, backpressure)
+        if self._stuck:
+            raise TransportError("the node did not answer an earlier run; open it anew")
+        if max_cycles is None:
+            max_cycles = cycle_bound(self.config, batch, idle, backpressure)
+        options = {"max_cycles": max_cycles, "idle": idle, "backpressure": backpressure, "seed": seed}
+        payload_array = np.frombuffer(payload, np.uint8)
+        self._remember((batch, payload_array, options), batch.nbytes + len(payload))
+        try:
+            result = self.harness.run(batch, payload_array, progress=progress, **options)
+        except HarnessStall as stall:
+            assert stall.result is not None
+            self._stuck, result = True, stall.result
+        except HarnessError as error:
+            self._stuck = True
+            if error.result is not None:
+                self._check(error.result.trace)
+            error.add_note(self.capture())
+            raise
+        self._check(result.trace)
+        self._requests += len(batch)
+        return RunResult(result.results, memoryview(result.data), result.cycles, len(result.trace), result.trace)
+
+    def retire_model(self, partition: int, model_id: int) -> None:
+        value = partition << 16 | model_id
+        self._remember((MODEL_RETIRE_ADDRESS, value), 16)
+        self._retire(self.harness, MODEL_RETIRE_ADDRESS, value)
+
+    def statistics(self) -> dict[str, Any]:
+        request_beats, response_beats = self.harness.counters()
+        return {
+            "requests": self._requests,
+            "cycles": self.harness.cycle,
+            "lockstep_operations": self.lockstep.operations if self.lockstep else None,
+            "request_beats": [int(count) for count in request_beats],
+            "response_beats": [int(count) for count in response_beats],
+        }
+
+    def capture(self, path: str | Path | None = None) -> str:
+        """Write a waveform of the last cycles by running everything since reset again; a sentence that says where."""
+        last = self.harness.cycle + WAVES_AFTER_CYCLES
+        first = max(0, self.harness.cycle - WAVES_BEFORE_CYCLES)
+        if self._history is None:
+            return f"too much was run to repeat it: run again with --waves --window {first}:{last}"
+        if path is None:
+            path = Path(tempfile.mkdtemp(prefix="kvnode-")) / "difference.vcd"
+        with Harness(self.config, self._fault, waves=True) as harness:
+            harness.waves(path, first, last)
+            harness.reset(self.boot_epoch)
+            try:
+                for step in self._history:
+                    if len(step) == 2:
+                        self._retire(harness, *step)
+                    else:
+                        batch, payload, options = step
+                        harness.run(batch, payload, **options)
+                harness.idle(WAVES_AFTER_CYCLES)
+            except HarnessError:
+                pass  # The run that is being looked at.
+        return f"waveform of cycles {first} to {last}: {path}"
+
+    def _check(self, trace: Any) -> None:
+        if self.lockstep is None:
+            return
+        try:
+            self.lockstep.check(trace)
+        except Difference as difference:
+            self._stuck = True
+            difference.add_note(self.capture())
+            raise
+
+    def _retire(self, harness: Harness, address: int, value: int) -> None:
+        """Write the register and let the sweeper carry it out."""
+        harness.write_register(address, value)
+        harness.idle(2 * (DIRECTORY_LATENCY_CYCLES + self.config.ports + 1))
+
+    def _remember(self, step: Any, size_bytes: int) -> None:
+        self._history_bytes += size_bytes
+        if self._history_bytes > self._history_limit_bytes:
+            self._history = None
+        if self._history is not None:
+            self._history.append(step)

@@ -1,0 +1,1 @@
+"""Verification: the harness around the RTL, its agents, checkers and benches."""

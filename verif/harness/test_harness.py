@@ -1,0 +1,394 @@
+"""The harness on a stand-in for the node: every rule of a batch, every violation, stalls, patterns, waves and builds."""
+
+import multiprocessing
+import re
+
+import numpy as np
+import pytest
+
+from kvnode.models.spec.batch import BATCH_DTYPE
+from kvnode.models.spec.config import NodeConfig, preset
+from kvnode.models.spec.enums import Opcode, Status
+
+from . import build, stand_in
+from .contract import Code, Done
+from .harness import Harness, HarnessError, HarnessStall, StreamViolation
+from .stand_in import Fault
+
+LIMIT_CYCLES = 2000
+BOOT_EPOCH = 5
+#: In the stand-in's top module: a write of register 0xDEAD ends in the model's own error.
+BOOBY_TRAP = 'always @(posedge clk) if (reg_valid && reg_address == 16\'hDEAD) $fatal(1, "the trap was sprung");'
+
+CONFIGS = {
+    "narrow": preset("tiny").replace(beat_bytes=8),
+    "tiny": preset("tiny"),
+    "sim": preset("sim"),
+    "wide": preset("wide"),
+}
+
+
+def open_harness(name: str = "tiny", waves=None, **options) -> Harness:
+    config = CONFIGS[name]
+    harness = Harness(config, text=stand_in.verilog(config, BOOBY_TRAP), waves=waves, optimise=False, **options)
+    harness.reset(BOOT_EPOCH)
+    return harness
+
+
+@pytest.fixture
+def tiny():
+    with open_harness("tiny") as harness:
+        yield harness
+
+
+def batch_of(*requests: dict, payload: bytes = b"") -> np.ndarray:
+    """A batch of requests given as the fields that matter; a tag that is not given is the index plus 100."""
+    batch = np.zeros(len(requests), BATCH_DTYPE)
+    batch["after"] = batch["handle_from"] = -1
+    for index, request in enumerate(requests):
+        batch[index]["header"]["tag"] = index + 100
+        for name, value in request.items():
+            if name == "digest":
+                value = np.void(value.ljust(32, b"\0"))
+            (batch[index] if name in BATCH_DTYPE.names else batch[index]["header"])[name] = value
+    return batch
+
+
+def read_bytes(first_word: int, length: int) -> bytes:
+    return b"".join(word.to_bytes(4, "little") for word in range(first_word, first_word + length // 4))
+
+
+def words_xor(data: bytes) -> int:
+    value = 0
+    for place in range(0, len(data), 4):
+        value ^= int.from_bytes(data[place : place + 4].ljust(4, b"\0"), "little")
+    return value
+
+
+def pattern(config: NodeConfig, seed: int, cycle: int, port: int) -> tuple[int, int]:
+    """The draws for idle and backpressure, written down anew from what `Harness.run` promises."""
+
+    def mix(x):
+        x = x + 0x9E3779B97F4A7C15 & (1 << 64) - 1
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
+        x = (x ^ x >> 27) * 0x94D049BB133111EB & (1 << 64) - 1
+        return x ^ x >> 31
+
+    draw = mix(seed ^ mix(cycle * config.ports + port))
+    return draw & 0xFFFF, draw >> 16 & 0xFFFF
+
+
+@pytest.mark.parametrize("stalls", [{}, {"idle": 0.4, "backpressure": 0.6, "seed": 7}], ids=["straight", "stalls"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_port_gets_its_own_answers(name, stalls):
+    config, rng = CONFIGS[name], np.random.default_rng(1)
+    payload = rng.integers(0, 256, 4096, np.uint8).tobytes()
+    requests = []
+    for index in range(60):
+        length = int(rng.integers(0, config.max_payload_bytes // config.beat_bytes)) * config.beat_bytes
+        length = min(length, 512)
+        request = {"port": int(rng.integers(config.ports)), "sequence": 1000 * index, "length": length}
+        request["opcode"] = int(rng.choice([Opcode.READ, Opcode.WRITE, Opcode.PING]))
+        if request["opcode"] == Opcode.WRITE:
+            request |= {"payload_bytes": int(rng.integers(1, 300)), "payload_offset": int(rng.integers(0, 3000))}
+        requests.append(request)
+    batch = batch_of(*requests)
+    with open_harness(name) as harness:
+        run = harness.run(batch, payload, max_cycles=20 * LIMIT_CYCLES, **stalls)
+
+    assert (run.results["done"] == Done.ANSWERED).all()
+    request_beats, response_beats = np.zeros(config.ports), np.zeros(config.ports)
+    for index, (request, result) in enumerate(zip(requests, run.results)):
+        sent = payload[request.get("payload_offset", 0) :][: request.get("payload_bytes", 0)]
+        beats = -(-64 // config.beat_bytes) + -(-len(sent) // config.beat_bytes)
+        header = result["header"]
+        assert header["tag"] == index + 100
+        assert header["count"] == beats
+        assert header["crc"] == words_xor(sent)
+        assert header["boot_epoch"] == BOOT_EPOCH
+        expected = read_bytes(1000 * index, request["length"]) if request["opcode"] == Opcode.READ else b""
+        assert run.payload(index) == expected
+        assert result["sent_cycle"] < result["first_cycle"] <= result["last_cycle"] < run.cycles
+        request_beats[request["port"]] += beats
+        response_beats[request["port"]] += -(-32 // config.beat_bytes) + -(-len(expected) // config.beat_bytes)
+    assert list(run.request_beats) == list(request_beats)
+    assert list(run.response_beats) == list(response_beats)
+    assert list(run.trace["order"]) == list(range(60))
+    assert sorted(run.trace["slot"]) == [index + 100 for index in range(60)]
+    for port in range(config.ports):
+        sent = [index for index, request in enumerate(requests) if request["port"] == port]
+        assert [int(tag) - 100 for tag in run.trace["slot"][run.trace["owner"] == port]] == sent
+        assert (np.diff(run.results["first_cycle"][sent].astype(int)) > 0).all()
+
+
+def test_cycles_count_from_reset_and_runs_continue(tiny):
+    first = tiny.run(batch_of({"port": 0}), max_cycles=LIMIT_CYCLES)
+    # Tiny: a header has 4 beats in cycles 0 to 3, the trace record takes one cycle, then come 2 beats.
+    assert [int(first.results[0][name]) for name in ("sent_cycle", "first_cycle", "last_cycle")] == [3, 5, 6]
+    assert (first.cycles, int(first.trace["cycle"][0])) == (7, 4)
+    second = tiny.run(batch_of({"port": 0}), max_cycles=LIMIT_CYCLES)
+    assert (second.first_cycle, int(second.results[0]["sent_cycle"])) == (7, 10)
+    tiny.reset()
+    assert tiny.cycle == 0
+    assert [list(counts) for counts in tiny.counters()] == [[0, 0], [0, 0]]
+
+
+def test_earliest_cycle_counts_from_the_start_of_the_run(tiny):
+    tiny.idle(50)
+    run = tiny.run(batch_of({"earliest_cycle": 20}), max_cycles=LIMIT_CYCLES)
+    assert int(run.results[0]["sent_cycle"]) == 50 + 20 + 3
+
+
+def test_after_waits_for_the_answer_on_another_port(tiny):
+    run = tiny.run(
+        batch_of({"port": 1, "earliest_cycle": 30}, {"port": 0, "after": 0}, {"port": 1, "after": 1}),
+        max_cycles=LIMIT_CYCLES,
+    )
+    sent, last = run.results["sent_cycle"].astype(int), run.results["last_cycle"].astype(int)
+    assert list(sent) == [33, last[0] + 4, last[1] + 4]
+
+
+def test_handle_of_the_answer_is_sent_and_the_rest_of_the_digest_stays(tiny):
+    source = {"port": 1, "ttl": Status.GRANTED, "digest": bytes.fromhex("01020304 05060708")}
+    run = tiny.run(batch_of(source, {"port": 0, "handle_from": 0, "digest": b"\xff" * 32}), max_cycles=LIMIT_CYCLES)
+    first, second = run.results["header"]
+    assert (int(first["slot"]), int(first["generation"])) == (0x04030201, 0x08070605)
+    # The stand-in tells the first twelve bytes of the digest it got.
+    assert (second["slot"], second["generation"], second["watermark"]) == (0x04030201, 0x08070605, BOOT_EPOCH)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_request_without_a_handle_is_skipped(tiny, status):
+    run = tiny.run(
+        batch_of(
+            {"port": 1, "ttl": status},
+            {"port": 0, "handle_from": 0},
+            {"port": 1, "handle_from": 1},
+            {"port": 0, "after": 2},
+        ),
+        max_cycles=LIMIT_CYCLES,
+    )
+    middle = Done.ANSWERED if status in (Status.GRANTED, Status.HIT, Status.OK) else Done.SKIPPED
+    assert list(run.results["done"]) == [Done.ANSWERED, middle, middle, Done.ANSWERED]
+    if middle == Done.SKIPPED:
+        # Skipping takes no time: the last request starts in the cycle after the only answer.
+        assert run.results[3]["sent_cycle"] == run.results[0]["last_cycle"] + 4
+        assert not run.results[1:3]["header"].tobytes().strip(b"\0")
+        assert len(run.trace) == 2
+
+
+def test_idle_and_backpressure_follow_the_promised_pattern():
+    config = CONFIGS["wide"]
+    with open_harness("wide") as harness:
+        for seed in range(5):
+            harness.reset()
+            run = harness.run(batch_of({"port": 3}), max_cycles=LIMIT_CYCLES, idle=0.75, seed=seed)
+            offered = next(c for c in range(LIMIT_CYCLES) if pattern(config, seed, c, 3)[0] >= 0xC000)
+            assert int(run.results[0]["sent_cycle"]) == offered
+            harness.reset()
+            run = harness.run(batch_of({"port": 5}), max_cycles=LIMIT_CYCLES, backpressure=0.75, seed=seed)
+            ready = [c for c in range(LIMIT_CYCLES) if pattern(config, seed, c, 5)[1] >= 0xC000]
+            assert int(run.results[0]["sent_cycle"]) == ready[0]
+            assert int(run.results[0]["last_cycle"]) == next(c for c in ready if c >= ready[0] + 2)
+
+
+def test_runs_repeat_exactly():
+    batch = batch_of(*({"port": index % 2, "opcode": Opcode.READ, "length": 64} for index in range(20)))
+    runs = []
+    for _ in range(2):
+        with open_harness() as harness:
+            runs.append(harness.run(batch, max_cycles=LIMIT_CYCLES, idle=0.3, backpressure=0.3, seed=11))
+    assert runs[0].results.tobytes() == runs[1].results.tobytes()
+    assert runs[0].trace.tobytes() == runs[1].trace.tobytes()
+
+
+def test_registers_are_written_in_their_cycle_and_in_order(tiny):
+    early, late = ({"earliest_cycle": cycle} for cycle in (0, 100))
+    run = tiny.run(batch_of(early, late), max_cycles=LIMIT_CYCLES, registers=[(50, 0, 7), (51, 0, 9), (130, 4, 1)])
+    assert list(run.results["header"]["slot"]) == [0, 9]
+    first, second, third = (int(cycle) for cycle in run.register_cycles)
+    # The stand-in takes a register every fourth cycle.
+    assert 50 <= first < 54 and second == first + 4 and 130 <= third < 134
+    assert run.cycles == third + 1
+    before = tiny.cycle
+    assert before <= tiny.write_register(0, 3) < before + 4
+    assert tiny.run(batch_of({}), max_cycles=LIMIT_CYCLES).results[0]["header"]["slot"] == 3
+
+
+def test_trace_of_idle_cycles_is_kept_for_the_next_taker(tiny):
+    run = tiny.run(batch_of({"after": -1}, {}), max_cycles=LIMIT_CYCLES)
+    assert len(run.trace) == 2 and len(tiny.take_trace()) == 0
+    tiny.idle(10)
+    assert tiny.run(batch_of({}), max_cycles=LIMIT_CYCLES).trace["order"].tolist() == [2]
+
+
+def test_stall_names_the_first_unanswered_request(tiny):
+    batch = batch_of({"port": 0}, {"port": 1, "opcode": Opcode.LOOKUP, "tag": 77, "reserved": Fault.SILENT}, {"port": 0})
+    with pytest.raises(HarnessStall) as caught:
+        tiny.run(batch, max_cycles=200)
+    stall = caught.value
+    assert (stall.request, stall.port, stall.opcode, stall.tag, stall.cycle) == (1, 1, Opcode.LOOKUP, 77, 200)
+    assert str(stall) == (
+        "no end after 200 cycles, in cycle 200: request 1 (LOOKUP, tag 77, port 1) was sent in cycle 3 and is not "
+        "answered; 1 of 3 requests are unanswered"
+    )
+    assert list(stall.result.results["done"]) == [1, 0, 1]
+    with pytest.raises(HarnessError, match="must be reset"):
+        tiny.run(batch_of({}), max_cycles=LIMIT_CYCLES)
+    tiny.reset()
+    assert tiny.run(batch_of({}), max_cycles=LIMIT_CYCLES).results[0]["done"] == Done.ANSWERED
+
+
+def test_stall_says_how_much_of_a_request_was_accepted(tiny):
+    with pytest.raises(HarnessStall, match=r"port 0\) is not sent: 0 of its 6 beats were accepted"):
+        tiny.run(batch_of({"payload_bytes": 17}), bytes(17), max_cycles=50, backpressure=1.0)
+
+
+def test_stall_of_a_register_write_is_named(tiny):
+    with pytest.raises(HarnessStall, match=r"the write of register 0x12 was not accepted; 0 of 0"):
+        tiny.run(batch_of(), max_cycles=50, registers=[(60, 0x12, 0)])
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        (Fault.WITHDRAW, Code.WITHDRAWN, "rsp_valid fell"),
+        (Fault.UNSTABLE, Code.UNSTABLE, "rsp_data or rsp_last changed"),
+        (Fault.SHORT, Code.SHORT, r"rsp_last came with beat 1, but the message has [26] beats"),
+        (Fault.LONG, Code.LONG, r"rsp_last did not come with beat [26], the final one"),
+        (Fault.WRONG_TAG, Code.WRONG_TAG, "the response has tag 102, its request has tag 101"),
+        (Fault.TWICE, Code.UNASKED, "every request sent was already answered"),
+        (Fault.EARLY, Code.EARLY, "before the last beat of its request"),
+    ],
+)
+@pytest.mark.parametrize("name", ["tiny", "wide"])
+def test_stream_violation_is_caught(name, fault, code, words):
+    # One request that is well answered, then the faulty one, on the other port.
+    faulty = {"port": 1, "opcode": Opcode.READ, "length": 64, "reserved": fault, "payload_bytes": 64, "after": 0}
+    batch = batch_of({"port": 0, "opcode": Opcode.READ, "length": 64}, faulty)
+    with open_harness(name) as harness, pytest.raises(StreamViolation, match=words) as caught:
+        harness.run(batch, bytes(64), max_cycles=LIMIT_CYCLES, min_cycles=1000, backpressure=0.5)
+    violation = caught.value
+    assert (violation.code, violation.port) == (code, 1)
+    assert violation.request == (-1 if fault == Fault.TWICE else 1)
+    assert f"port 1, cycle {violation.cycle}" in str(violation)
+    assert violation.result.results[0]["done"] == Done.ANSWERED
+    assert violation.cycle > violation.result.results[0]["last_cycle"]
+
+
+def test_more_data_than_asked_for_is_refused(tiny, monkeypatch):
+    monkeypatch.setattr(tiny, "_room", lambda batch: 63)
+    with pytest.raises(HarnessError, match="more bytes than the READs"):
+        tiny.run(batch_of({"opcode": Opcode.READ, "length": 64}), max_cycles=LIMIT_CYCLES)
+
+
+def test_trace_limit_ends_the_run():
+    with open_harness(trace_limit=5) as harness, pytest.raises(HarnessError, match="5 trace records") as caught:
+        harness.run(batch_of(*[{}] * 9), max_cycles=LIMIT_CYCLES)
+    assert list(caught.value.result.trace["order"]) == [0, 1, 2, 3, 4]
+
+
+def test_error_of_the_model_does_not_end_the_process(tiny):
+    with pytest.raises(HarnessError, match="node.v"):
+        tiny.write_register(0xDEAD, 0)
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "message"),
+    [
+        ({"port": 2}, r"batch\[1\].port = 2: there are 2 ports"),
+        ({"after": 1}, r"batch\[1\].after = 1: only an earlier request"),
+        ({"handle_from": 5}, r"batch\[1\].handle_from = 5: only an earlier request"),
+        ({"payload_bytes": 1}, r"batch\[1\].payload_offset = 0: with payload_bytes it ends behind the payload of 0 bytes"),
+    ],
+)
+def test_senseless_batch_is_refused(tiny, request_fields, message):
+    with pytest.raises(ValueError, match=message):
+        tiny.run(batch_of({}, request_fields), max_cycles=LIMIT_CYCLES)
+
+
+def test_probability_and_boot_epoch_are_checked(tiny):
+    with pytest.raises(ValueError, match=r"idle = 1.5 is not a probability"):
+        tiny.run(batch_of({}), max_cycles=LIMIT_CYCLES, idle=1.5)
+    with pytest.raises(ValueError, match="boot_epoch = 16 does not fit in 4 bits"):
+        tiny.reset(16)
+
+
+def vcd_changes(text: str, name: str) -> dict[int, str]:
+    """The changes of a one-bit signal of the top, by time."""
+    code = re.search(rf"\$var wire +1 (\S+) {name} \$end", text)[1]
+    changes, time = {}, 0
+    for line in text[text.index("$enddefinitions") :].splitlines():
+        if line.startswith("#"):
+            time = int(line[1:])
+        elif line[1:] == code:
+            changes[time] = line[0]
+    return changes
+
+
+def test_waves_hold_the_window_and_no_more(tmp_path):
+    with open_harness(waves=True) as harness:
+        harness.waves(tmp_path / "one.vcd", 20, 29)
+        batch = batch_of({"earliest_cycle": 22, "port": 1})
+        assert int(harness.run(batch, max_cycles=LIMIT_CYCLES).results[0]["sent_cycle"]) == 25
+        harness.idle(20)
+        harness.waves(tmp_path / "two.vcd", harness.cycle, harness.cycle + 4)
+        harness.idle(20)
+    text = (tmp_path / "one.vcd").read_text()
+    times = [int(time) for time in re.findall(r"^#(\d+)$", text, re.M)]
+    assert "$timescale 1ns $end" in re.sub(r"\s+", " ", text)
+    assert (times[0], times[-1]) == (40, 59)
+    assert vcd_changes(text, "p1_req_valid") == {40: "0", 44: "1", 52: "0"}
+    assert (tmp_path / "two.vcd").stat().st_size > 0
+
+
+def test_waves_need_a_build_with_waves(tiny, tmp_path):
+    with pytest.raises(HarnessError, match="built without waves"):
+        tiny.waves(tmp_path / "x.vcd")
+
+
+def test_closed_harness_says_so(tiny):
+    tiny.close()
+    tiny.close()
+    with pytest.raises(HarnessError, match="closed"):
+        tiny.idle(1)
+
+
+def build_in(cache, queue):
+    import os
+
+    os.environ["KVNODE_CACHE"] = cache
+    stages: list[str] = []
+    config = CONFIGS["tiny"]
+    path = build.build(config, text=stand_in.verilog(config), optimise=False, progress=stages.append)
+    queue.put((str(path), stages))
+
+
+def test_two_builds_at_once_share_one_library(tmp_path):
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    builders = [context.Process(target=build_in, args=(str(tmp_path), queue)) for _ in range(2)]
+    for builder in builders:
+        builder.start()
+    answers = [queue.get() for _ in builders]
+    for builder in builders:
+        builder.join(60)
+    assert len({path for path, _ in answers}) == 1
+    assert ["verilate", "compile", "link"] in [stages for _, stages in answers]
+    assert [path.name for path in (tmp_path / "harness").iterdir()] == [answers[0][0].split("/")[-2]]
+    build_in(str(tmp_path), queue)
+    assert queue.get() == (answers[0][0], [])
+
+
+def test_error_in_the_design_shows_the_tools_text():
+    with pytest.raises(build.BuildError, match=r"(?s)%Error: node.v:1:.*syntax error"):
+        build.build(CONFIGS["tiny"], text="module kvnode_node(input clk; endmodule\n")
+
+
+def test_lint_passes_generated_code_and_catches_the_rest():
+    text = stand_in.verilog(CONFIGS["tiny"])
+    build.lint(text)
+    with pytest.raises(build.BuildError, match="%Warning-WIDTHTRUNC"):
+        build.lint(text.replace("endmodule", "wire [1:0] w = {clk, 2'b11};\nendmodule", 1))
+    with pytest.raises(build.BuildError, match="%Warning-LATCH"):
+        build.lint(text.replace("endmodule", "reg l; always @* if (clk) l = rst;\nendmodule", 1))
