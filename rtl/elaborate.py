@@ -6,7 +6,7 @@ import pathlib
 import sys
 import warnings
 
-from amaranth.back import verilog
+from amaranth.back import verilog as backend
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -41,7 +41,7 @@ def flat_ports(config: NodeConfig) -> dict[str, int]:
 
 
 class Top(wiring.Component):
-    """The node behind flat, stably named ports. Used by: verilog_text."""
+    """The node behind flat, stably named ports. Used by: verilog."""
 
     def __init__(self, config: NodeConfig, fault: str | None = None):
         self.config, self.fault = config, fault
@@ -70,11 +70,11 @@ class Top(wiring.Component):
         return m
 
 
-def verilog_text(config: NodeConfig, fault: str | None = None) -> str:
+def verilog(config: NodeConfig, fault: str | None = None) -> str:
     """Verilog of a node with top module `kvnode_node`; `fault` seeds one of node.FAULTS. A warning is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        text = verilog.convert(Top(config, fault), name=TOP, emit_src=False)
+        text = backend.convert(Top(config, fault), name=TOP, emit_src=False)
     return RAM_VERILOG + text
 
 
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"{TOP}.v").write_text(verilog_text(config))
+    (out / f"{TOP}.v").write_text(verilog(config))
     (out / f"{TOP}.json").write_text(json.dumps(manifest(config), indent=2) + "\n")
     print(f"{out / TOP}.v\n{out / TOP}.json")
     return 0

@@ -3,6 +3,7 @@
 Used by: every RTL block. Nothing else in rtl/ knows a field's width or offset.
 """
 
+from amaranth.hdl import Cat, Const
 from amaranth.lib import data
 from amaranth.utils import bits_for
 
@@ -33,6 +34,14 @@ TRACE_STRUCT = struct(TRACE)
 def index_bits(count: int) -> int:
     """Bits of a number below `count`, at least one."""
     return max(1, (count - 1).bit_length())
+
+
+def filled(layout: data.StructLayout, **values):
+    """A packed value of a struct of which only some fields are named; the others are zero."""
+    parts = [values.pop(name, Const(0, field.width)) for name, field in layout]
+    if values:
+        raise ValueError(f"the struct has no field {sorted(values)[0]!r}")
+    return Cat(Const(part, field.width) if isinstance(part, int) else part for part, (_, field) in zip(parts, layout, strict=True))
 
 
 class Shapes:

@@ -26,11 +26,12 @@ from .batch import BatchBuilder
 from .keys import Contents, block_digest
 
 UNKNOWN_CONVERSATION = -1
-#: Requests of a wave per port, and blocks of a wave, by default.
-WAVE_REQUESTS_PER_PORT = 8
+#: Requests of a wave per port, and bytes of the blocks of a wave, by default.
+WAVE_REQUESTS_PER_PORT = 2
 WAVE_BYTES = 32 << 20
-#: How far beyond a wave's size requests are looked at, in waves.
-LOOKAHEAD_WAVES = 4
+#: How many requests are looked at for a wave, in waves. More keeps the ports busier, but takes sessions out of their
+#: time: at 16 waves a trace of agents needs several times the cache that it needs in the order of arrival.
+LOOKAHEAD_WAVES = 2
 
 IntArray = npt.NDArray[np.int64]
 
@@ -152,7 +153,7 @@ class Expansion:
         self._digest = lru_cache(1 << 17)(lambda model, name: block_digest(seed, model, name, config.digest_bits))
 
     def waves(self, size: int | None = None) -> Iterator[list[int]]:
-        """The trace in waves of at most `size` requests (by default 8 for each port)."""
+        """The trace in waves of at most `size` requests (by default 2 for each port)."""
         requests = self.trace.requests
         return waves(
             [request.conversation for request in requests],

@@ -85,7 +85,7 @@ class Coherence(wiring.Component):
         ]
 
         def either(condition, event_if, event_else):
-            return Mux(condition, int(event_if), int(event_else))
+            return Mux(condition, event_if, event_else)
 
         foreign = filling & ~v.owner
         with m.Switch(self.kind):
@@ -108,7 +108,7 @@ class Coherence(wiring.Component):
                     m.d.comb += event.eq(Event.APPEND_ELSEWHERE)
             with m.Case(Kind.LAND):
                 in_order = either(v.offset == v.landed, Event.LAND, Event.LAND_GAP)
-                m.d.comb += event.eq(Mux(v.whole, in_order, int(Event.LAND_BROKEN)))
+                m.d.comb += event.eq(either(v.whole, in_order, Event.LAND_BROKEN))
             with m.Case(Kind.PUT_END):
                 m.d.comb += event.eq(either(foreign, Event.FINISH_FOREIGN, Event.FINISH))
                 with m.If(filling & v.owner & (v.landed != v.block_length)):

@@ -8,7 +8,7 @@ from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Kind
 from kvnode.models.spec.registers import MODEL_RETIRE_ADDRESS
 
-from ..layouts import Shapes
+from ..layouts import KIND_BITS, Shapes, filled
 from .partitions import RetireQueues
 
 #: Slots that one port can hold: two reads and two writes.
@@ -56,7 +56,8 @@ class Sweeper(wiring.Component):
         count = len(config.partitions)
         m.submodules.queues = queues = RetireQueues(config)
         hands = [Signal(p.slots_log2, name=f"hand_{i}") for i, p in enumerate(config.partitions)]
-        partition, op = self.partition, self.operation
+        partition = self.partition
+        kind, slot = Signal(KIND_BITS, init=Kind.VISIT), Signal(self.shapes.slot_bits)
 
         pending, pending_partition, pending_model = Signal(), Signal.like(partition), Signal(self.shapes.model_bits)
         known = (
@@ -82,10 +83,10 @@ class Sweeper(wiring.Component):
         retire_model = pending & (pending_partition == partition)
         reap = queues.ready & ~held.bit_select(partition, 1)
         m.d.comb += [
-            op.kind.eq(Kind.VISIT),
-            op.slot.eq(Array(hands)[partition]),
-            op.model_id.eq(pending_model),
-            op.where.eq(queues.item_where),
+            slot.eq(Array(hands)[partition]),
+            self.operation.eq(
+                filled(self.shapes.operation, kind=kind, slot=slot, model_id=pending_model, where=queues.item_where)
+            ),
             queues.partition.eq(partition),
             queues.push.eq(self.push),
             queues.push_partition.eq(self.push_partition),
@@ -93,9 +94,9 @@ class Sweeper(wiring.Component):
             queues.push_where.eq(self.push_where),
         ]
         with m.If(retire_model):
-            m.d.comb += op.kind.eq(Kind.RETIRE_MODEL)
+            m.d.comb += kind.eq(Kind.RETIRE_MODEL)
         with m.Elif(reap):
-            m.d.comb += [op.kind.eq(Kind.REAP), op.slot.eq(queues.item_slot)]
+            m.d.comb += [kind.eq(Kind.REAP), slot.eq(queues.item_slot)]
         with m.If(self.taken):
             m.d.sync += partition.eq(partition + 1)
             with m.If(partition == count - 1):

@@ -23,7 +23,12 @@ def open_transport(
 
         return GoldenTransport(config, options.get("boot_epoch", 0))
     if name == "rtl":
-        from .rtl import RtlTransport
-
-        return RtlTransport(config, progress=progress, **options)
+        try:
+            from .rtl import BuildError, RtlTransport
+        except ImportError as error:
+            raise TransportError(f"{error}: the RTL needs pip install 'kvnode[rtl,sim]'") from None
+        try:
+            return RtlTransport(config, progress=progress, **options)
+        except BuildError as error:
+            raise TransportError(f"the model of {config.name} could not be built: {error}") from error
     raise TransportError(f"transport {name!r}: there are {', '.join(NAMES)}")

@@ -10,6 +10,7 @@ import numpy as np
 from kvnode.models.golden import Difference, Lockstep
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES
+from kvnode.verif.harness.build import BuildError
 from kvnode.verif.harness.harness import Harness, HarnessError, HarnessStall
 
 from ..errors import TransportError
@@ -21,6 +22,8 @@ MODEL_RETIRE_ADDRESS = 0
 HISTORY_LIMIT_BYTES = 512 << 20
 #: Cycles shown before and after a difference.
 WAVES_BEFORE_CYCLES, WAVES_AFTER_CYCLES = 2_000, 100
+
+__all__ = ["MODEL_RETIRE_ADDRESS", "BuildError", "RtlTransport"]
 
 Run = tuple[Batch, Any, dict[str, Any]]
 

@@ -57,8 +57,8 @@ def build(
     """Path of the library of a node. It is made once for each Verilog text and kept in the cache.
 
     `waves`: it can write waveforms, and is slower. `optimise`: without, it is made sooner and runs slower. `text` is
-    used in place of the node's own Verilog; it must have the same ports. Several processes may build at once: each works
-    in a folder of its own, and the first to finish gives it its final name.
+    used in place of the node's own Verilog; it must have the same ports. Several processes may build at once: each
+    works in a folder of its own, and the first to finish gives it its final name.
 
     Raises `BuildError` with the text of the tool that failed.
     """
@@ -109,7 +109,8 @@ def _make(
     progress("link")
     include = toolchain.verilator_root() / "include"
     _run(folder, [
-        "g++", *compile_flags, level, "-shared", "-Wl,-Bsymbolic", "-I.", "-Imodel", f"-I{include}", f"-I{include}/vltstd",
+        "g++", *compile_flags, level, "-shared", "-Wl,-Bsymbolic",
+        "-I.", "-Imodel", f"-I{include}", f"-I{include}/vltstd",
         "harness.cpp", "model/Vnode__ALL.a", "model/libverilated.a", "-pthread", "-o", "node.so",
     ])  # fmt: skip
     shutil.rmtree(folder / "model")

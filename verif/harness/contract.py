@@ -1,6 +1,6 @@
-"""What the C++ loop and its Python side agree on: outcome codes, argument structures, and the header that carries both.
+"""What the C++ loop and its Python side agree on: outcome codes, argument structures, and the header with both.
 
-`harness.cpp` knows the layout of no message and no structure: it includes the header made here from the same numpy types
+`harness.cpp` knows the layout of no message and no structure: it includes the header made here from the numpy types
 that Python uses.
 
 Used by: build, harness.
@@ -70,8 +70,8 @@ OPTIONS_DTYPE = np.dtype(
 #: A register write: offered from `cycle` of the run on and after the writes before it; Python reads `accepted_cycle`.
 REGISTER_DTYPE = np.dtype([("cycle", "<u8"), ("address", "<u4"), ("data", "<u4"), ("accepted_cycle", "<u8")])
 
-#: Where a run stands. `request` is what an error is about, or else the first one not answered, or -1; `sent_beats` of it
-#: were accepted. `cycle` counts from reset, `port` is -1 if none is concerned.
+#: Where a run stands. `request` is what an error is about, or else the first one not answered, or -1; `sent_beats` of
+#: it were accepted. `cycle` counts from reset, `port` is -1 if none is concerned.
 OUTCOME_DTYPE = np.dtype(
     [
         ("code", "<u4"),
@@ -101,7 +101,7 @@ def header(config: NodeConfig) -> str:
     }
     pins = [_pins(port) for port in range(config.ports)]
     parts = [
-        "// Made by contract.py for one shape of node.\n#pragma once\n#include <cstdint>\n\n#include \"Vnode.h\"\n",
+        '// Made by contract.py for one shape of node.\n#pragma once\n#include <cstdint>\n\n#include "Vnode.h"\n',
         *(f"constexpr uint64_t {name} = {value};" for name, value in constants.items()),
         _enum("Code", Code),
         _enum("Done", Done),

@@ -315,9 +315,12 @@ private:
             fail(UNSTABLE, p, answering(p));
             return;
         }
+        const int64_t i = answering(p);
+        if (i < 0) return fail(UNASKED, p, -1);
+        if (r.head == senders[p].head) return fail(EARLY, p, i);
         if (*pin.rsp_ready) {
             r.held = false;
-            take(p);
+            take(p, i);
         } else if (!r.held) {
             r.held = true;
             r.held_last = *pin.rsp_last;
@@ -333,13 +336,11 @@ private:
         return r.head < s.head || s.beat > 0 ? int64_t{s.queue[r.head]} : -1;
     }
 
-    void take(unsigned p) {
+    // Take one beat of the response to request i.
+    void take(unsigned p, int64_t i) {
         const Pins& pin = pins[p];
         Receiver& r = receivers[p];
         ++response_beats[p];
-        const int64_t i = answering(p);
-        if (i < 0) return fail(UNASKED, p, -1);
-        if (r.head == senders[p].head) return fail(EARLY, p, i);
         Result& result = results[i];
         const uint64_t beat = r.beat++;
         if (beat == 0) {

@@ -17,7 +17,7 @@ from kvnode.models.spec.enums import Opcode
 from . import build
 from .contract import OPTIONS_DTYPE, OUTCOME_DTYPE, REGISTER_DTYPE, VIOLATIONS, Code, Done
 
-__all__ = ["Done", "Harness", "HarnessError", "HarnessStall", "RunResult", "StreamViolation"]
+__all__ = ["Done", "Harness", "HarnessError", "HarnessStall", "RunError", "RunResult", "StreamViolation"]
 
 #: Cycles between two looks at the keyboard and calls of `progress`.
 SLICE_CYCLES = 50_000
@@ -52,14 +52,18 @@ class RunResult:
 
 
 class HarnessError(RuntimeError):
+    """Something was asked of the harness that it cannot do now; the message says what to do first."""
+
+
+class RunError(HarnessError):
     """A run that ended before its time. `result` is what there was until then; the node must be reset."""
 
-    def __init__(self, message: str, result: RunResult | None = None):
+    def __init__(self, message: str, result: RunResult):
         super().__init__(message)
         self.result = result
 
 
-class HarnessStall(HarnessError):
+class HarnessStall(RunError):
     """`max_cycles` passed. `request` is the first one not answered, or -1 if only a register write was left."""
 
     def __init__(self, message: str, result: RunResult, request: int, port: int, opcode: int, tag: int, cycle: int):
@@ -67,7 +71,7 @@ class HarnessStall(HarnessError):
         self.request, self.port, self.opcode, self.tag, self.cycle = request, port, opcode, tag, cycle
 
 
-class StreamViolation(HarnessError):
+class StreamViolation(RunError):
     """A response stream broke its rules on `port` in `cycle`. `request`: the one being answered, or -1."""
 
     def __init__(self, message: str, result: RunResult, code: Code, request: int, port: int, cycle: int):
@@ -80,10 +84,11 @@ class Harness:
 
     `fault`: a fault of `kvnode.rtl.elaborate` to put in. `waves`: a path; everything from reset on is written to it as
     VCD, unless `waves()` chooses other cycles. True builds a node that can write waves but does not until told so.
-    `text`: Verilog with the node's ports, in place of the node. `trace_limit` bounds the records kept until they are taken.
+    `text`: Verilog with the node's ports, in place of the node. `trace_limit` bounds the records kept until they are
+    taken. `optimise` and `progress` are those of `build.build`.
 
-    Runs are deterministic: the same resets, runs and options give the same cycles. So to see the cycles before an error,
-    repeat the sequence in a harness with waves, with the window set.
+    Runs are deterministic: the same resets, runs and options give the same cycles. So to see the cycles before an
+    error, repeat the sequence in a harness with waves, with the window set.
     """
 
     def __init__(
@@ -162,13 +167,13 @@ class Harness:
         its time, `after` and `handle_from` are all fulfilled and there is no handle, it is skipped, in no time; the
         header of its result stays zero.
 
-        `idle` and `backpressure` are the probabilities per port and cycle that no new beat is offered and that rsp_ready
-        is low: bits 0-15 and 16-31 of mix(seed ^ mix(cycle * ports + port)), with splitmix64 as mix and cycles counted
-        from reset, are less than 65536 times the probability. `registers`: (cycle, address, data), in order, each offered
-        from its cycle of the run on until accepted. The run ends when all is answered and written and `min_cycles` have
-        passed. `progress` is called now and then with the cycles run.
+        `idle` and `backpressure` are the probabilities per port and cycle that no new beat is offered and that
+        rsp_ready is low: bits 0-15 and 16-31 of mix(seed ^ mix(cycle * ports + port)), with splitmix64 as mix and
+        cycles counted from reset, are less than 65536 times the probability. `registers`: (cycle, address, data), in
+        order, each offered from its cycle of the run on until accepted. The run ends when all is answered and written
+        and `min_cycles` have passed. `progress` is called now and then with the cycles run.
 
-        Raises `HarnessStall` after `max_cycles`, `StreamViolation` for a response that breaks the rules, `HarnessError`
+        Raises `HarnessStall` after `max_cycles`, `StreamViolation` for a response that breaks the rules, `RunError`
         when a buffer is full, and ValueError for a batch that means nothing.
         """
         node = self._open_node()
@@ -267,11 +272,12 @@ class Harness:
             raise ValueError(f"a payload is a row of bytes, not {payload.dtype} of shape {payload.shape}")
         index = np.arange(len(batch))
         ends = batch["payload_offset"] + batch["payload_bytes"]
+        inside = (ends <= len(payload)) & (ends >= batch["payload_offset"]) | (batch["payload_bytes"] == 0)
         rules = (
             ("port", batch["port"] < self.config.ports, f"there are {self.config.ports} ports"),
             ("after", batch["after"] < index, "only an earlier request can be waited for"),
             ("handle_from", batch["handle_from"] < index, "only an earlier request can give its handle"),
-            ("payload_offset", (ends <= len(payload)) & (ends >= batch["payload_offset"]) | (batch["payload_bytes"] == 0),
+            ("payload_offset", inside,
              f"with payload_bytes it ends behind the payload of {len(payload)} bytes"),
         )  # fmt: skip
         for name, good, rule in rules:
@@ -287,7 +293,7 @@ class Harness:
 
     def _error(
         self, code: Code, outcome: np.ndarray, batch: np.ndarray, writes: np.ndarray, result: RunResult, max_cycles: int
-    ) -> HarnessError:
+    ) -> RunError:
         index, port, cycle = int(outcome["request"]), int(outcome["port"]), int(outcome["cycle"])
         opcode, tag = (int(batch[index]["header"][name]) for name in ("opcode", "tag")) if index >= 0 else (-1, -1)
         name = Opcode(opcode).name if opcode in list(Opcode) else f"opcode {opcode}"
@@ -308,10 +314,12 @@ class Harness:
             about = f", {who}" if index >= 0 else ""
             return StreamViolation(f"port {port}, cycle {cycle}{about}: {rule}", result, code, index, port, cycle)
         if code == Code.DATA_FULL:
-            return HarnessError(f"cycle {cycle}: the answers have more bytes than the READs of the batch ask for", result)
-        if code == Code.TRACE_FULL:
-            return HarnessError(f"cycle {cycle}: {len(result.trace)} trace records, more than trace_limit allows", result)
-        return HarnessError(f"cycle {cycle}: {self._library.harness_message(self._open_node()).decode()}", result)
+            what = "the answers have more bytes than the READs of the batch ask for"
+        elif code == Code.TRACE_FULL:
+            what = f"{len(result.trace)} trace records, as many as trace_limit allows"
+        else:
+            what = self._library.harness_message(self._open_node()).decode()
+        return RunError(f"cycle {cycle}: {what}", result)
 
     def _progress_of(self, outcome: np.ndarray, request: np.void, result: np.void) -> str:
         """How far an unanswered request has come."""

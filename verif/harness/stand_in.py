@@ -3,8 +3,8 @@
 A request is answered with its opcode and tag. `ttl` is the status to answer, `reserved` the fault. What arrived is told
 by `count` (beats of the request), `slot` (digest bytes 0-3 plus register 0), `generation` (4-7), `watermark` (8-11) and
 `crc` (exclusive or of the payload's 32-bit words). READ is followed by `length` bytes: 32-bit words that count from
-`sequence`. Each request gives a trace record with its port, opcode and tag (as `slot`). Only in cycles with rsp_ready is
-a request accepted, so that one output depends on an input of the same cycle.
+`sequence`. Each request gives a trace record with its port, opcode and tag (as `slot`). Only in cycles with rsp_ready
+is a request accepted, so that one output depends on an input of the same cycle.
 
 Used by: test_harness.
 """
@@ -99,7 +99,9 @@ class StandIn(wiring.Component):
     def _port(self, m, p, ask, grant, bias):
         """One port; its header. It asks to be traced when the request is complete, and answers after that."""
         req_valid, req_ready, req_data, req_last, rsp_valid, rsp_ready, rsp_data, rsp_last = (
-            getattr(self, f"p{p}_{kind}_{name}") for kind in ("req", "rsp") for name in ("valid", "ready", "data", "last")
+            getattr(self, f"p{p}_{kind}_{name}")
+            for kind in ("req", "rsp")
+            for name in ("valid", "ready", "data", "last")
         )
         config, beat_bits = self.config, 8 * self.config.beat_bytes
         words, beat_log2 = beat_bits // 32, exact_log2(config.beat_bytes)

@@ -1,6 +1,7 @@
-"""The harness on a stand-in for the node: every rule of a batch, every violation, stalls, patterns, waves and builds."""
+"""The harness on a stand-in for the node: the rules of a batch, violations, stalls, patterns, waves and builds."""
 
 import multiprocessing
+import os
 import re
 
 import numpy as np
@@ -12,13 +13,15 @@ from kvnode.models.spec.enums import Opcode, Status
 
 from . import build, stand_in
 from .contract import Code, Done
-from .harness import Harness, HarnessError, HarnessStall, StreamViolation
+from .harness import Harness, HarnessError, HarnessStall, RunError, StreamViolation
 from .stand_in import Fault
 
 LIMIT_CYCLES = 2000
 BOOT_EPOCH = 5
 #: In the stand-in's top module: a write of register 0xDEAD ends in the model's own error.
 BOOBY_TRAP = 'always @(posedge clk) if (reg_valid && reg_address == 16\'hDEAD) $fatal(1, "the trap was sprung");'
+
+BATCH_FIELDS = BATCH_DTYPE.names or ()
 
 CONFIGS = {
     "narrow": preset("tiny").replace(beat_bytes=8),
@@ -50,7 +53,7 @@ def batch_of(*requests: dict, payload: bytes = b"") -> np.ndarray:
         for name, value in request.items():
             if name == "digest":
                 value = np.void(value.ljust(32, b"\0"))
-            (batch[index] if name in BATCH_DTYPE.names else batch[index]["header"])[name] = value
+            (batch[index] if name in BATCH_FIELDS else batch[index]["header"])[name] = value
     return batch
 
 
@@ -116,9 +119,9 @@ def test_every_port_gets_its_own_answers(name, stalls):
     assert list(run.trace["order"]) == list(range(60))
     assert sorted(run.trace["slot"]) == [index + 100 for index in range(60)]
     for port in range(config.ports):
-        sent = [index for index, request in enumerate(requests) if request["port"] == port]
-        assert [int(tag) - 100 for tag in run.trace["slot"][run.trace["owner"] == port]] == sent
-        assert (np.diff(run.results["first_cycle"][sent].astype(int)) > 0).all()
+        own = [index for index, request in enumerate(requests) if request["port"] == port]
+        assert [int(tag) - 100 for tag in run.trace["slot"][run.trace["owner"] == port]] == own
+        assert (np.diff(run.results["first_cycle"][own].astype(int)) > 0).all()
 
 
 def test_cycles_count_from_reset_and_runs_continue(tiny):
@@ -223,7 +226,9 @@ def test_trace_of_idle_cycles_is_kept_for_the_next_taker(tiny):
 
 
 def test_stall_names_the_first_unanswered_request(tiny):
-    batch = batch_of({"port": 0}, {"port": 1, "opcode": Opcode.LOOKUP, "tag": 77, "reserved": Fault.SILENT}, {"port": 0})
+    batch = batch_of(
+        {"port": 0}, {"port": 1, "opcode": Opcode.LOOKUP, "tag": 77, "reserved": Fault.SILENT}, {"port": 0}
+    )
     with pytest.raises(HarnessStall) as caught:
         tiny.run(batch, max_cycles=200)
     stall = caught.value
@@ -264,10 +269,10 @@ def test_stall_of_a_register_write_is_named(tiny):
 @pytest.mark.parametrize("name", ["tiny", "wide"])
 def test_stream_violation_is_caught(name, fault, code, words):
     # One request that is well answered, then the faulty one, on the other port.
-    faulty = {"port": 1, "opcode": Opcode.READ, "length": 64, "reserved": fault, "payload_bytes": 64, "after": 0}
+    faulty = {"port": 1, "opcode": Opcode.READ, "length": 64, "reserved": fault, "payload_bytes": 256, "after": 0}
     batch = batch_of({"port": 0, "opcode": Opcode.READ, "length": 64}, faulty)
     with open_harness(name) as harness, pytest.raises(StreamViolation, match=words) as caught:
-        harness.run(batch, bytes(64), max_cycles=LIMIT_CYCLES, min_cycles=1000, backpressure=0.5)
+        harness.run(batch, bytes(256), max_cycles=LIMIT_CYCLES, min_cycles=1000, backpressure=0.8)
     violation = caught.value
     assert (violation.code, violation.port) == (code, 1)
     assert violation.request == (-1 if fault == Fault.TWICE else 1)
@@ -278,18 +283,18 @@ def test_stream_violation_is_caught(name, fault, code, words):
 
 def test_more_data_than_asked_for_is_refused(tiny, monkeypatch):
     monkeypatch.setattr(tiny, "_room", lambda batch: 63)
-    with pytest.raises(HarnessError, match="more bytes than the READs"):
+    with pytest.raises(RunError, match="more bytes than the READs"):
         tiny.run(batch_of({"opcode": Opcode.READ, "length": 64}), max_cycles=LIMIT_CYCLES)
 
 
 def test_trace_limit_ends_the_run():
-    with open_harness(trace_limit=5) as harness, pytest.raises(HarnessError, match="5 trace records") as caught:
+    with open_harness(trace_limit=5) as harness, pytest.raises(RunError, match="5 trace records") as caught:
         harness.run(batch_of(*[{}] * 9), max_cycles=LIMIT_CYCLES)
     assert list(caught.value.result.trace["order"]) == [0, 1, 2, 3, 4]
 
 
 def test_error_of_the_model_does_not_end_the_process(tiny):
-    with pytest.raises(HarnessError, match="node.v"):
+    with pytest.raises(RunError, match="node.v"):
         tiny.write_register(0xDEAD, 0)
 
 
@@ -299,7 +304,7 @@ def test_error_of_the_model_does_not_end_the_process(tiny):
         ({"port": 2}, r"batch\[1\].port = 2: there are 2 ports"),
         ({"after": 1}, r"batch\[1\].after = 1: only an earlier request"),
         ({"handle_from": 5}, r"batch\[1\].handle_from = 5: only an earlier request"),
-        ({"payload_bytes": 1}, r"batch\[1\].payload_offset = 0: with payload_bytes it ends behind the payload of 0 bytes"),
+        ({"payload_bytes": 1}, r"batch\[1\].payload_offset = 0: .* ends behind the payload of 0 bytes"),
     ],
 )
 def test_senseless_batch_is_refused(tiny, request_fields, message):
@@ -316,7 +321,7 @@ def test_probability_and_boot_epoch_are_checked(tiny):
 
 def vcd_changes(text: str, name: str) -> dict[int, str]:
     """The changes of a one-bit signal of the top, by time."""
-    code = re.search(rf"\$var wire +1 (\S+) {name} \$end", text)[1]
+    code = re.findall(rf"\$var wire +1 (\S+) {name} \$end", text)[0]
     changes, time = {}, 0
     for line in text[text.index("$enddefinitions") :].splitlines():
         if line.startswith("#"):
@@ -355,8 +360,6 @@ def test_closed_harness_says_so(tiny):
 
 
 def build_in(cache, queue):
-    import os
-
     os.environ["KVNODE_CACHE"] = cache
     stages: list[str] = []
     config = CONFIGS["tiny"]
