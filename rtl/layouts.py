@@ -8,14 +8,13 @@ from amaranth.lib import data
 from amaranth.utils import bits_for
 
 from kvnode.models.spec.config import NodeConfig
-from kvnode.models.spec.enums import Kind, Opcode, State, Status
+from kvnode.models.spec.enums import Kind, State, Status
 from kvnode.models.spec.layout import Layout
 from kvnode.models.spec.messages import REQUEST, RESPONSE, TRACE
 from kvnode.models.spec.policy import AGE_MAX, CLASS_COUNT
 
 KIND_BITS = bits_for(max(Kind))
 STATUS_BITS = bits_for(max(Status))
-OPCODE_BITS = bits_for(max(Opcode))
 STATE_BITS = bits_for(max(State))
 AGE_BITS = bits_for(AGE_MAX)
 CLASS_BITS = bits_for(CLASS_COUNT - 1)
@@ -69,7 +68,7 @@ class Shapes:
             {
                 "kind": KIND_BITS,
                 "status": STATUS_BITS,
-                "opcode": OPCODE_BITS,
+                "opcode": 8,
                 "tag": 16,
                 "model_id": self.model_bits,
                 "group": 8,
@@ -88,7 +87,7 @@ class Shapes:
             {
                 "kind": KIND_BITS,
                 "status": STATUS_BITS,
-                "opcode": OPCODE_BITS,
+                "opcode": 8,
                 "tag": 16,
                 "found": 1,
                 "slot": self.slot_bits,

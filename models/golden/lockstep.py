@@ -1,7 +1,7 @@
 """Step the golden node with the trace records of a run; any difference stops it (ARCHITECTURE section 15)."""
 
 from collections import deque
-from typing import Any
+from typing import Any, NoReturn
 
 from ..spec.config import NodeConfig
 from ..spec.enums import Kind, State, Status
@@ -65,10 +65,12 @@ class Lockstep:
         self._cycle = -1
 
     def check(self, records: Any) -> None:
+        """Step the golden node with records (TRACE_DTYPE) in commit order."""
         for row in records.tolist():
-            self._step(row)
+            self.step(row)
 
-    def _step(self, row: tuple[Any, ...]) -> None:
+    def step(self, row: tuple[Any, ...]) -> Result:
+        """Step it with one record, given as a tuple in the layout's order; returns what the operation did."""
         (
             order, cycle, owner, kind, status, _, _, partition, group, klass, flags, _, model_id, _,
             slot, generation, offset, length, *_, digest,
@@ -120,6 +122,7 @@ class Lockstep:
         self._last.append(row)
         self.operations += 1
         self._cycle = cycle
+        return result
 
     def _explain(self, row: tuple[Any, ...], result: Result) -> str:
         record = dict(zip(_NAMES, row, strict=True))
@@ -134,7 +137,7 @@ class Lockstep:
             parts.append(f"present is {not result.present} in RTL, {result.present} in golden")
         return "; ".join(parts)
 
-    def _fail(self, row: tuple[Any, ...], reason: str) -> None:
+    def _fail(self, row: tuple[Any, ...], reason: str) -> NoReturn:
         raise Difference(
             dict(zip(_NAMES, row, strict=True)), reason, [dict(zip(_NAMES, r, strict=True)) for r in self._last]
         )

@@ -6,10 +6,9 @@ as a port does; `operate` is one directory operation, which lockstep steps with 
 
 from typing import NamedTuple
 
-from ..spec.coherence import HANDLE_KINDS, Event, View, decide
+from ..spec.coherence import Event, View, decide
 from ..spec.config import NodeConfig, preset
-from ..spec.enums import Flag, Kind, Opcode, State, Status
-from ..spec.enums import KIND_OF_OPCODE
+from ..spec.enums import KIND_OF_OPCODE, Flag, Kind, Opcode, State, Status
 from ..spec.messages import HANDLE, REQUEST, RESPONSE, VERSION
 from ..spec.requests import BY_HANDLE_ONLY, check_request
 from .partitions import GoldenPartition
@@ -144,23 +143,31 @@ class GoldenNode:
         partition = self.config.partition_of_port[port]
         if status != Status.OK or opcode == Opcode.PING:
             self.operate(Operation(port, Kind.ANSWER, partition, status=status))
-            return self._answer(fields, status)
+            return self.answer(fields, status)
         if opcode == Opcode.MATCH:
             return self._match(port, partition, fields, payload)
         operation = self.operation_of(port, fields)
         result = self.operate(operation)
-        data = b""
+        length, data = self.transfer(partition, fields, result, payload)
         if opcode == Opcode.WRITE and result.status == Status.OK:
-            taken = payload[: fields["length"]]
-            self.partitions[partition].store.write(operation.slot, fields["offset"], taken)
-            whole = len(payload) == fields["length"]
+            whole = self.beats(len(payload)) == self.beats(fields["length"])
             result = self.operate(operation._replace(kind=Kind.LAND, whole=whole))
-        length = result.length * self.config.beat_bytes
-        if opcode == Opcode.READ and result.status == Status.OK:
-            length = fields["length"] or length - fields["offset"]
-            data = self.partitions[partition].store.read(result.slot, fields["offset"], length)
         self.sweep(partition)
-        return self._answer(fields, result.status, result, length, data)
+        return self.answer(fields, result.status, result, length, data)
+
+    def transfer(
+        self, partition: int, fields: dict[str, int], result: Result, payload: bytes
+    ) -> tuple[int, bytes]:
+        """Move the bytes of an accepted WRITE or READ; returns the `length` and the data of the answer."""
+        store, length, offset = self.partitions[partition].store, result.length * self.config.beat_bytes, fields["offset"]
+        if fields["opcode"] == Opcode.READ:
+            if result.status != Status.OK:
+                return 0, b""
+            length = fields["length"] or length - offset
+            return length, store.read(result.slot, offset, length)
+        if fields["opcode"] == Opcode.WRITE and result.status == Status.OK:
+            store.write(result.slot, offset, payload[: fields["length"]])
+        return length, b""
 
     def operation_of(self, port: int, fields: dict[str, int]) -> Operation:
         """The directory operation of a well-formed request other than MATCH."""
@@ -181,6 +188,10 @@ class GoldenNode:
             digest=0 if by_handle else digest,
         )
 
+    def beats(self, size_bytes: int) -> int:
+        """Beats that a payload takes on the link; its length is checked in these."""
+        return -(-size_bytes // self.config.beat_bytes)
+
     def _match(self, port: int, partition: int, fields: dict[str, int], payload: bytes) -> Answer:
         count = 0
         for position in range(0, min(len(payload), fields["length"]), 32):
@@ -191,11 +202,11 @@ class GoldenNode:
             if self.operate(operation).status != Status.HIT:
                 break
             count += 1
-        if len(payload) != fields["length"]:
-            return self._answer(fields, Status.BAD_REQUEST)
-        return self._answer(fields, Status.HIT if count else Status.MISS, count=count)
+        if self.beats(len(payload)) != self.beats(fields["length"]):
+            return self.answer(fields, Status.BAD_REQUEST)
+        return self.answer(fields, Status.HIT if count else Status.MISS, count=count)
 
-    def _answer(
+    def answer(
         self,
         fields: dict[str, int],
         status: Status,
@@ -204,6 +215,7 @@ class GoldenNode:
         data: bytes = b"",
         count: int = 0,
     ) -> Answer:
+        """The answer to a request (`fields`): `result` is its operation's, `length` and `data` are bytes, `count` is MATCH's."""
         answer = dict.fromkeys(RESPONSE.fields, 0)
         answer.update(
             status=status,
@@ -287,7 +299,7 @@ class GoldenNode:
         if present:
             view = self._view(op, block, state)
         else:
-            view = _IDLE_VIEW._replace(room=room, chained=kind == Kind.MATCH and self._chain(op))
+            view = _IDLE_VIEW._replace(room=room, klass=op.klass, chained=kind == Kind.MATCH and self._chain(op))
         outcome = decide(kind, by_handle, view)
         if kind == Kind.MATCH:
             self._chained[op.owner] = outcome.status == Status.HIT
@@ -372,5 +384,3 @@ class GoldenNode:
             epoch,
         )
 
-
-__all__ = ["HANDLE_KINDS", "Answer", "GoldenNode", "Operation", "Result"]

@@ -98,7 +98,7 @@ class ClockPolicy:
         self.resident_hits += count - places.count(None)
         if hits < count:
             missing = block_ids[hits:]
-            self._insert(missing if self.head_first else missing[::-1], _checked(klass) * 4 + AGE_ON_INSERT)
+            self._insert(missing if self.head_first else missing[::-1], _checked(klass) * 4 + AGE_ON_INSERT[klass])
         return hits
 
     def step(self) -> None:

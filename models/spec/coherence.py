@@ -105,9 +105,6 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, Status]] = {
     (_R, _E.REAP): (_F, _A.OK),
 }
 
-#: Operations that address a block by handle always, or by key unless the message says otherwise.
-HANDLE_KINDS = (Kind.WRITE, Kind.LAND, Kind.PUT_END, Kind.PUT_REVOKE)
-
 
 class View(NamedTuple):
     """What an operation sees of its block and of the tables, all at one moment.
@@ -115,7 +112,7 @@ class View(NamedTuple):
     `present`: its key or handle reaches a block (a RETIRING block is reached by key only). `room`: a slot, a way and
     a fill row were there to be granted. `owner`: the operation's port is the block's writer. `chained`: no earlier
     digest of the same MATCH missed. `whole`: the payload of the WRITE that landed had its announced length. `stale`:
-    the block's model epoch is not the current one. `low`: the partition is short of free slots.
+    the block's model epoch is not the current one. `low`: the partition is short of free slots. `klass` is the operation's for a PUT_START of an absent key.
     """
 
     present: bool
@@ -200,7 +197,7 @@ def decide(kind: Kind, by_handle: bool, v: View) -> Outcome:
     state, status = TRANSITIONS[met, event]
     accepted, landed, age = v.accepted, v.landed, v.age
     if event == Event.ADMIT:
-        accepted, landed, age = 0, 0, AGE_ON_INSERT
+        accepted, landed, age = 0, 0, AGE_ON_INSERT[v.klass]
     elif event == Event.APPEND and status == Status.OK:
         accepted += v.length
     elif event == Event.LAND:

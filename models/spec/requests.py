@@ -18,7 +18,7 @@ WITH_PAYLOAD = (Opcode.WRITE, Opcode.MATCH)
 def check_request(config: NodeConfig, port: int, boot_epoch: int, header: dict[str, int], payload_bytes: int) -> Status:
     """OK, or the status that a message gets without a look at any table.
 
-    `header` is an unpacked REQUEST, `payload_bytes` what followed it. The checks are made in this order: form
+    `header` is an unpacked REQUEST, `payload_bytes` what followed it (payloads are counted in whole beats). The checks are made in this order: form
     (BAD_REQUEST), partition (DENIED), handle (STALE_HANDLE). For WRITE and MATCH a payload of another length than
     announced is found at its end; such a message answers BAD_REQUEST as well (WRITE: after the operations WRITE and LAND;
     MATCH: after its digests were looked up), so only the presence of payload counts here.
@@ -47,7 +47,7 @@ def _check_form(config: NodeConfig, header: dict[str, int], payload_bytes: int) 
         and opcode in SUPPORTED_OPCODES
         and header["model_id"] < config.models
         and header["klass"] < 4
-        and flags & ~Flag.BY_HANDLE == 0
+        and flags in (0, Flag.BY_HANDLE)
         and (flags == 0 or opcode in BY_EITHER + BY_HANDLE_ONLY)
         and all(header[name] == 0 for name in ("member", "ttl", "deadline", "reserved", "session_epoch", "session", "sequence"))
         and (opcode in WITH_PAYLOAD) == (payload_bytes > 0)

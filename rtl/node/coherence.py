@@ -1,6 +1,6 @@
 """Write-once coherence in hardware: the table of models.spec.coherence as one combinational block."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -137,7 +137,7 @@ class Coherence(wiring.Component):
         m.d.comb += [self.accepted.eq(v.accepted), self.landed.eq(v.landed), self.age.eq(v.age)]
         with m.Switch(event):
             with m.Case(Event.ADMIT):
-                m.d.comb += [self.accepted.eq(0), self.landed.eq(0), self.age.eq(AGE_ON_INSERT)]
+                m.d.comb += [self.accepted.eq(0), self.landed.eq(0), self.age.eq(Array(AGE_ON_INSERT)[v.klass])]
             with m.Case(Event.APPEND):
                 with m.If(met == State.FILLING):
                     m.d.comb += self.accepted.eq(v.accepted + v.length)

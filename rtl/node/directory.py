@@ -76,14 +76,16 @@ class Directory(wiring.Component):
         slot_masks = [partition.slots - 1 for partition in config.partitions]
 
         # The walk that clears the tables after reset.
-        walk = Signal(range(max(config.slots, config.index_rows) + 1))
+        epoch_rows = len(config.partitions) << shapes.model_bits
+        walk_end = max(config.slots, epoch_rows)
+        walk = Signal(range(walk_end + 1))
         clearing = Signal()
         m.d.comb += [
-            clearing.eq(walk != config.slots),
+            clearing.eq(walk != walk_end),
             self.ready.eq(~clearing),
             index.clear.eq(clearing & (walk < config.index_rows)),
             index.clear_row.eq(walk),
-            blocks.clear.eq(clearing),
+            blocks.clear.eq(clearing & (walk < config.slots)),
             blocks.clear_slot.eq(walk),
         ]
         m.d.sync += walk.eq(walk + clearing)
@@ -99,18 +101,16 @@ class Directory(wiring.Component):
                 m.d.sync += [heads[k].eq(heads[k - 1]), ops[k].eq(ops[k - 1]), epochs[k].eq(epochs[k - 1])]
 
         # Stage 0: the model's epoch. Retiring a model is one increment, seen by the next operation.
-        m.submodules.epochs = epoch_memory = memory.Memory(
-            shape=config.epoch_bits, depth=len(config.partitions) << shapes.model_bits, init=[]
-        )
+        m.submodules.epochs = epoch_memory = memory.Memory(shape=config.epoch_bits, depth=epoch_rows, init=[])
         epoch_read, epoch_write = epoch_memory.read_port(domain="comb"), epoch_memory.write_port()
         epoch_address = Cat(self.operation.model_id, self.partition)
         retire_model = self.start & (self.operation.kind == Kind.RETIRE_MODEL)
         epoch = Signal(config.epoch_bits)
         m.d.comb += [
             epoch_read.addr.eq(epoch_address),
-            epoch_write.addr.eq(epoch_address),
-            epoch_write.en.eq(retire_model),
-            epoch_write.data.eq(epoch_read.data + 1),
+            epoch_write.addr.eq(Mux(clearing, walk, epoch_address)),
+            epoch_write.en.eq(clearing | retire_model),
+            epoch_write.data.eq(Mux(clearing, 0, epoch_read.data + 1)),
             epoch.eq(epoch_read.data + retire_model),
         ]
         m.d.sync += [
@@ -201,9 +201,7 @@ class Directory(wiring.Component):
 
         # Stage 7: the full key, and whether the block's model is still current. This copy of the epochs is written where
         # it is read, so that the sweeper's operations stay in their order.
-        m.submodules.late_epochs = late_memory = memory.Memory(
-            shape=config.epoch_bits, depth=len(config.partitions) << shapes.model_bits, init=[]
-        )
+        m.submodules.late_epochs = late_memory = memory.Memory(shape=config.epoch_bits, depth=epoch_rows, init=[])
         late_read, late_write = late_memory.read_port(domain="comb"), late_memory.write_port()
         key, state7, op7, v7 = blocks.s7_key, blocks.s7_state, ops[7], verdicts[7]
         fill_row7 = Mux(v7.granted, v7.fill_row, state7.fill_row)
@@ -214,9 +212,9 @@ class Directory(wiring.Component):
         state8, where8 = Signal(blocks.state, name="s8_state"), Signal(shapes.where, name="s8_where")
         m.d.comb += [
             late_read.addr.eq(Cat(key.model_id, heads[7].partition)),
-            late_write.addr.eq(Cat(op7.model_id, heads[7].partition)),
-            late_write.data.eq(epochs[7]),
-            late_write.en.eq(heads[7].valid & (op7.kind == Kind.RETIRE_MODEL)),
+            late_write.addr.eq(Mux(clearing, walk, Cat(op7.model_id, heads[7].partition))),
+            late_write.data.eq(Mux(clearing, 0, epochs[7])),
+            late_write.en.eq(clearing | heads[7].valid & (op7.kind == Kind.RETIRE_MODEL)),
             fills.s7_partition.eq(heads[7].partition),
             fills.s7_row.eq(fill_row7),
         ]
@@ -251,7 +249,7 @@ class Directory(wiring.Component):
             view.accepted.eq(fills.s8_fill.accepted),
             view.landed.eq(fills.s8_fill.landed),
             view.age.eq(state8.age),
-            view.klass.eq(state8.klass),
+            view.klass.eq(Mux(v8.granted, op8.klass, state8.klass)),
             view.room.eq(v8.granted),
             view.chained.eq(chained),
             view.whole.eq(op8.whole),
@@ -298,7 +296,8 @@ class Directory(wiring.Component):
             status.eq(Mux(meets, coherence.status, op8.status)),
             state_before.eq(Mux(touched, view.state, State.FREE)),
         ]
-        reading = (op8.kind == Kind.READ) & (status == Status.OK)
+        run_length = Mux(op8.length == 0, whole_length, op8.length)
+        is_read = op8.kind == Kind.READ
         result = self.result
         m.d.sync += [
             self.result_valid.eq(s8.valid),
@@ -311,7 +310,7 @@ class Directory(wiring.Component):
             result.slot.eq(v8.slot),
             result.generation.eq(after.generation),
             result.offset.eq(op8.offset),
-            result.length.eq(Mux(reading, Mux(op8.length == 0, whole_length, op8.length), after.length)),
+            result.length.eq(Mux(is_read, Mux(status == Status.OK, run_length, 0), after.length)),
             result.watermark.eq(
                 Mux(after.state == State.SEALED, after.length, Mux(after.state == State.FILLING, coherence.landed, 0))
             ),

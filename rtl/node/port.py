@@ -230,7 +230,7 @@ class Port(wiring.Component):
         wrong_count = (arrived < expected) | (arrived > expected + (expected[0] if padding else 0)) | torn
 
         # Operations, in order: a landed WRITE first, then the message at hand.
-        outstanding = Signal(range(RESPONSE_DEPTH + 1))
+        outstanding, in_flight = Signal(range(RESPONSE_DEPTH + 1)), Signal(range(RESPONSE_DEPTH + 1))
         reads = Signal(range(RUNS + 1))
         read_room = reads != RUNS
         response_room = outstanding != RESPONSE_DEPTH
@@ -272,7 +272,7 @@ class Port(wiring.Component):
             m.d.comb += [op.eq(writer.land), op.kind.eq(Kind.LAND), op.chain_first.eq(0), self.digest.eq(0)]
         issue = self.taken & self.valid & ~writer.land_valid
         leaves = issue & ordinary
-        match_ends = body_ended & (staged_count == 0) & (returned == issued)
+        match_ends = body_ended & (staged_count == 0) & (returned == issued) & (in_flight == 0)
         m.d.comb += match_answers.eq(is_match & in_body & match_ends & response_room)
         with m.If(leaves):
             m.d.sync += pending.eq(0)
@@ -327,8 +327,10 @@ class Port(wiring.Component):
         m.submodules.answers = answers = Queue(answer_layout, RESPONSE_DEPTH)
         m.submodules.landed = landed = Queue(landed_layout, RESPONSE_DEPTH)
         answer = answers.i.p
+        answered = comes & ~is_match_result & ~is_land
+        m.d.sync += in_flight.eq(in_flight + leaves - answered)
         m.d.comb += [
-            answers.i.valid.eq(comes & ~is_match_result & ~is_land | match_answers),
+            answers.i.valid.eq(answered | match_answers),
             answer.status.eq(result.status),
             answer.opcode.eq(result.opcode),
             answer.tag.eq(result.tag),

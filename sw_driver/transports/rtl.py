@@ -173,3 +173,12 @@ class RtlTransport:
             self._history = None
         if self._history is not None:
             self._history.append(step)
+
+
+def cocotb_cycles_per_second(config: NodeConfig, batch: Batch, payload: bytes) -> float:
+    """Cycles per second of the same batch driven by cocotb. Used by: benches.sim."""
+    try:
+        from kvnode.verif.benches import speed
+    except ImportError as error:
+        raise TransportError(f"{error}: the comparison with cocotb needs pip install 'kvnode[sim]'") from None
+    return float(speed.cocotb_cycles_per_second(config, batch, payload))

@@ -1,7 +1,9 @@
 // Runs batches of requests on one Verilated node.
 //
 // A cycle has two steps. With the clock low the inputs of the cycle are set and the model is evaluated, so that outputs
-// which depend on them in the same cycle are right when they are sampled. Then the clock rises.
+// which depend on them in the same cycle are right when they are sampled. Then the clock rises. When no input changes,
+// everything is settled since the last rise, and the first step only has to make the model forget that the clock was
+// high (ONE_CLOCK_EDGE; a quarter of the time of a quiet node).
 
 #include "node.h"
 
@@ -12,6 +14,9 @@
 #include <vector>
 
 #include "verilated.h"
+#ifdef ONE_CLOCK_EDGE
+#include "Vnode___024root.h"
+#endif
 #ifdef WAVES
 #include "verilated_vcd_c.h"
 #endif
@@ -172,6 +177,7 @@ private:
             r.held = false;
         }
         register_raised = false;
+        changed = true;
         for (Pins& pin : pins) *pin.rsp_ready = 1;
     }
 
@@ -201,7 +207,9 @@ private:
         if (options.idle | options.backpressure) {
             for (unsigned p = 0; p < PORTS; ++p) {
                 draws[p] = mix(options.seed ^ mix(cycle * PORTS + p));
-                *pins[p].rsp_ready = (draws[p] >> 16 & 0xFFFF) >= options.backpressure;
+                const bool ready = (draws[p] >> 16 & 0xFFFF) >= options.backpressure;
+                changed |= *pins[p].rsp_ready != ready;
+                *pins[p].rsp_ready = ready;
             }
         }
         // A skipped request counts as answered at once, also for ports that were looked at before it.
@@ -211,8 +219,7 @@ private:
         } while (skipped);
         offer_register();
 
-        node->clk = 0;
-        node->eval();
+        settle();
         dump(2 * cycle);
 
         for (unsigned p = 0; p < PORTS; ++p) {
@@ -242,11 +249,26 @@ private:
             outcome.code = CYCLE_LIMIT;
     }
 
+    void settle() {
+#ifdef ONE_CLOCK_EDGE
+        if (!changed) {
+            node->rootp->__Vtrigprevexpr___TOP__clk__0 = 0;
+            return;
+        }
+#endif
+        changed = false;
+        node->clk = 0;
+        node->eval();
+    }
+
     void offer(unsigned p, uint64_t draw) {
         Sender& s = senders[p];
         if (s.raised) return;
         const Pins& pin = pins[p];
-        *pin.req_valid = 0;
+        if (*pin.req_valid) {
+            *pin.req_valid = 0;
+            changed = true;
+        }
         if (s.beats == 0 && !begin(s)) return;
         if (draw < options.idle) return;
         const Batch& request = batch[s.queue[s.head]];
@@ -265,7 +287,7 @@ private:
         }
         *pin.req_last = s.beat + 1 == s.beats;
         *pin.req_valid = 1;
-        s.raised = true;
+        s.raised = changed = true;
     }
 
     // Get the next request ready to be sent; false while there is none or it has to wait.
@@ -393,6 +415,7 @@ private:
         if (register_raised) return;
         const RegisterWrite* next = registers_written < registers_count ? &registers[registers_written] : nullptr;
         register_raised = next && cycle - first_cycle >= next->cycle;
+        changed |= register_raised || node->reg_valid;
         node->reg_valid = register_raised;
         if (register_raised) {
             node->reg_address = next->address;
@@ -421,6 +444,7 @@ private:
     Sender senders[PORTS];
     Receiver receivers[PORTS];
     bool skipped = false, register_raised = false;
+    bool changed = true;  // An input, since the model was last evaluated.
     uint64_t first_cycle = 0, count, unanswered;
     const Batch* batch;
     const uint8_t* payload;

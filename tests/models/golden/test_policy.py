@@ -38,7 +38,7 @@ class PlainClock:
                 continue
             while not self.free:
                 self.sweep()
-            self.rows[self.free.pop(0)] = {"block": block, "age": AGE_ON_INSERT, "klass": klass}
+            self.rows[self.free.pop(0)] = {"block": block, "age": AGE_ON_INSERT[klass], "klass": klass}
             while len(self.free) < self.low:
                 self.sweep()
         return len(hits)
@@ -93,10 +93,10 @@ def test_only_leading_hits_count_and_are_refreshed():
     clock.access([2, 3])
     assert clock.access([1, 2, 3]) == 0
     assert (clock.prefix_hits, clock.resident_hits, clock.block_count) == (0, 2, 5)
-    assert clock.age_of(2) == AGE_ON_INSERT
+    assert clock.age_of(2) == AGE_ON_INSERT[1]
     assert clock.access([1, 2]) == 2
-    assert clock.age_of(2) == age_on_hit(AGE_ON_INSERT)
-    assert clock.age_of(3) == AGE_ON_INSERT
+    assert clock.age_of(2) == age_on_hit(AGE_ON_INSERT[1])
+    assert clock.age_of(3) == AGE_ON_INSERT[1]
 
 
 def test_closed_session_goes_first_whatever_its_age():

@@ -1,0 +1,93 @@
+"""The directory: operations per cycle, and whether the time of a lookup tells hit from miss."""
+
+import numpy as np
+
+from kvnode.models.spec.config import NodeConfig, preset
+from kvnode.models.spec.enums import Opcode
+
+from ..batch import BatchBuilder, digest_array, blank_requests
+from ..keys import block_digest
+from ..transport import Batch, Transport
+from ..transports import open_transport
+from . import Bench, Progress
+
+LOOKUPS, QUICK_LOOKUPS = 120_000, 4_000
+#: Blocks put before the lookups, per partition.
+STORED = 256
+#: A lookup of the latency measurement is alone at its port: one every so many turns of the wheel.
+WHEELS_BETWEEN = 8
+
+
+def run(config: NodeConfig | None, quick: bool, progress: Progress) -> Bench:
+    """Saturation with MATCHes on all ports (one digest per beat arrives, far more than the directory can start), in the
+    middle half of the run; then single lookups at one fixed phase of the wheel, hits and misses mixed at random."""
+    config = config or preset("sim")
+    bench = Bench("directory", config.name)
+    count = QUICK_LOOKUPS if quick else LOOKUPS
+    for sharing, metric in (("donate", "ops_per_cycle_donate"), ("strict", "turns_used_strict")):
+        progress(f"saturation, {sharing}")
+        with_sharing = config.replace(sharing=sharing)
+        transport = open_transport("rtl", with_sharing, progress=progress)
+        try:
+            digests = _store(transport)
+            bench.add(metric, _saturated(transport, digests, count), "operations per cycle", "1")
+            if sharing == "strict":
+                progress(f"latency of {count:,} lookups")
+                latency, hits = _latency(transport, digests, count)
+        finally:
+            transport.close()
+    spread = int(latency.max() - latency.min())
+    bench.add("lookup_latency_cycles", int(np.median(latency)), "cycles, request's last beat to answer", "constant")
+    bench.add("lookup_latency_spread_cycles", spread, "cycles", "0")
+    bench.add("lookups_measured", len(latency), "lookups", ">= 100,000")
+    bench.add("lookups_hit", hits / len(latency), "fraction")
+    return bench
+
+
+def _store(transport: Transport) -> list[bytes]:
+    """Seal one-beat blocks in every partition; their digests."""
+    config = transport.config
+    count = min(STORED, *(part.slots - part.low_watermark_slots - 1 for part in config.partitions))
+    digests = [block_digest(0, 0, number, config.digest_bits) for number in range(count)]
+    builder = BatchBuilder(config)
+    for partition in config.partitions:
+        builder.puts(partition.ports[0], [(digest, bytes(config.beat_bytes)) for digest in digests])
+    batch, payload = builder.build()
+    transport.run(batch, payload)
+    return digests
+
+
+def _saturated(transport: Transport, digests: list[bytes], count: int) -> float:
+    """Operations per cycle with every port full of MATCHes."""
+    config = transport.config
+    builder = BatchBuilder(config)
+    each = (digests * (config.max_match_digests // len(digests) + 1))[: config.max_match_digests]
+    for _ in range(max(4, count // (len(each) * config.ports))):
+        for port in range(config.ports):
+            builder.match(port, each)
+    batch, payload = builder.build()
+    result = transport.run(batch, payload)
+    result.require_answers(batch)
+    assert result.trace is not None
+    cycles = np.sort(result.trace["cycle"].astype(np.int64))
+    first, last = np.percentile(cycles[[0, -1]], (25, 75))
+    inside = int(((cycles >= first) & (cycles < last)).sum())
+    return inside / (np.ceil(last) - np.ceil(first))
+
+
+def _latency(transport: Transport, digests: list[bytes], count: int) -> tuple[np.ndarray, int]:
+    """Cycles from a lookup's last beat to its answer, over all ports, and how many were hits."""
+    config = transport.config
+    wheel = config.ports + 1
+    rng = np.random.default_rng(1)
+    ports = np.tile(np.arange(config.ports), count // config.ports)
+    batch: Batch = blank_requests(config, ports, Opcode.LOOKUP)
+    # Each port sends in its own turn, so that all wait equally long for the directory.
+    batch["earliest_cycle"] = (np.arange(len(batch)) // config.ports * WHEELS_BETWEEN + WHEELS_BETWEEN) * wheel + ports
+    misses = [block_digest(1, 0, number, config.digest_bits) for number in range(len(digests))]
+    batch["header"]["digest"] = rng.choice(digest_array(digests + misses), len(batch))
+    result = transport.run(batch)
+    result.require_answers(batch)
+    rows = result.results
+    hits = int((rows["header"]["status"] == 1).sum())
+    return (rows["first_cycle"] - rows["sent_cycle"]).astype(np.int64), hits

@@ -1,0 +1,169 @@
+"""The store: payload beats per port and cycle, back to back, headers counted as loss."""
+
+import dataclasses
+
+import numpy as np
+
+from kvnode.models.spec.config import NodeConfig, PartitionConfig, preset
+from kvnode.models.spec.enums import Opcode, Status
+
+from ..batch import BatchBuilder
+from ..keys import block_digest
+from ..transport import Batch, RunResult, Transport
+from ..transports import open_transport
+from . import Bench, Progress
+
+KIB = 1024
+SIZES_KIB = (2, 4, 16, 64, 256)
+QUICK_SIZES_KIB = (4, 64)
+WRITE_PAYLOAD_BYTES = 16 * KIB
+#: Beats that a port moves in a measurement.
+BEATS, QUICK_BEATS = 60_000, 12_000
+BLOCKS_PER_PORT = 2
+READ_LIMITS = {4: ">= 0.992", 64: ">= 0.999"}
+
+
+def run(config: NodeConfig | None, quick: bool, progress: Progress) -> Bench:
+    """Every figure is the worst port's, from the end of its second transfer to the end of its last but one: the steady
+    state, with everything that the link carries between. Reads of all ports: of different blocks, of one block, of one
+    port alone; reads and writes of all ports at once."""
+    config = config or preset("sim")
+    bench = Bench("store", config.name)
+    beats = QUICK_BEATS if quick else BEATS
+    first_beat = 0
+    for size_kib in QUICK_SIZES_KIB if quick else SIZES_KIB:
+        sized = variant(config, size_kib * KIB)
+        progress(f"{size_kib} KiB")
+        transport = open_transport("rtl", sized, progress=progress)
+        try:
+            blocks = _fill(transport)
+            count = max(6, beats // sized.block_beats)
+            limit = READ_LIMITS.get(size_kib, "")
+            unit = "payload beats per port and cycle"
+            cases = {"": _own(blocks), "_same_block": [[0]] * config.ports, "_one_port": _own(blocks)[:1]}
+            for name, choice in cases.items():
+                bench.add(f"read_{size_kib}KiB{name}", _reads(transport, choice, blocks, count), unit, limit)
+            reads, writes = _both(transport, blocks, count)
+            limit = ">= 0.99" if size_kib == 64 else ""
+            bench.add(f"read_{size_kib}KiB_while_writing", reads, unit, limit)
+            bench.add(f"write_{size_kib}KiB_while_reading", writes, unit, limit)
+            if size_kib == 4:
+                progress("first beats")
+                first_beat = _first_beat(transport, blocks)
+        finally:
+            transport.close()
+    bench.add("first_beat_cycles_max", first_beat, "cycles, request's last beat to first payload beat, idle port")
+    return bench
+
+
+def variant(config: NodeConfig, block_bytes: int) -> NodeConfig:
+    """The same width with blocks of this size: one partition, few slots, fill rows to write back to back."""
+    blocks = config.ports * (BLOCKS_PER_PORT + 8)
+    slots_log2 = max((config.ways - 1).bit_length(), (2 * blocks - 1).bit_length())
+    everything = PartitionConfig(
+        tuple(range(config.ports)), slots_log2, low_watermark_slots=blocks, seed=config.partitions[0].seed, name="all"
+    )
+    return dataclasses.replace(
+        config,
+        name=f"{config.name}-{block_bytes // KIB}KiB",
+        block_bytes=block_bytes,
+        max_payload_bytes=min(block_bytes, WRITE_PAYLOAD_BYTES),
+        partitions=(everything,),
+        fill_rows=8 * config.ports,
+    )
+
+
+def _own(blocks: list[bytes]) -> list[list[int]]:
+    """Two blocks for every port, each its own."""
+    return [[number, number + 1] for number in range(0, len(blocks), BLOCKS_PER_PORT)]
+
+
+def _fill(transport: Transport) -> list[bytes]:
+    config = transport.config
+    digests = [block_digest(0, 0, number) for number in range(config.ports * BLOCKS_PER_PORT)]
+    builder = BatchBuilder(config)
+    for number, digest in enumerate(digests):
+        builder.puts(number % config.ports, [(digest, digest * (config.block_bytes // 32))])
+    _run(transport, builder)
+    return digests
+
+
+def _reads(transport: Transport, choice: list[list[int]], blocks: list[bytes], count: int) -> float:
+    """Each entry of `choice` is a port's blocks, read in turns."""
+    builder = BatchBuilder(transport.config)
+    for number in range(count):
+        for port, mine in enumerate(choice):
+            builder.read(port, blocks[mine[number % len(mine)]])
+    batch, result = _run(transport, builder)
+    return min(_rate(transport, batch, result, port, Opcode.READ) for port in range(len(choice)))
+
+
+def _both(transport: Transport, blocks: list[bytes], count: int) -> tuple[float, float]:
+    """All ports read and write at once. A port's link carries READ k, PUT_START k+2, the WRITEs of k, PUT_END k-1."""
+    config = transport.config
+    builder = BatchBuilder(config)
+    content = bytes(config.block_bytes)
+    step = config.max_payload_bytes
+    for port in range(config.ports):
+        starts: list[int] = []
+        for number in range(count):
+            builder.read(port, blocks[port * BLOCKS_PER_PORT + number % BLOCKS_PER_PORT])
+            while len(starts) < min(count, number + 3):
+                digest = block_digest(1 + port, 0, len(starts))
+                starts.append(builder.add(Opcode.PUT_START, port, digest=digest, klass=3, length=config.block_bytes))
+            for offset in range(0, config.block_bytes, step):
+                builder.add(Opcode.WRITE, port, handle_from=starts[number], offset=offset, length=step,
+                            payload=content[:step])  # fmt: skip
+            if number:
+                builder.add(Opcode.PUT_END, port, handle_from=starts[number - 1])
+        builder.add(Opcode.PUT_END, port, handle_from=starts[-1])
+    batch, result = _run(transport, builder)
+    ports = range(config.ports)
+    return tuple(  # type: ignore[return-value]
+        min(_rate(transport, batch, result, port, opcode) for port in ports) for opcode in (Opcode.READ, Opcode.WRITE)
+    )
+
+
+def _first_beat(transport: Transport, blocks: list[bytes]) -> int:
+    """The longest wait for the first payload beat, over the phases of both wheels, one READ at a time and port."""
+    config = transport.config
+    builder = BatchBuilder(config)
+    apart = config.block_beats + 40 * config.ports
+    for phase in range(config.ports * (config.ports + 1)):
+        for port in range(config.ports):
+            builder.read(port, blocks[port * BLOCKS_PER_PORT])
+    batch, payload = builder.build()
+    batch["earliest_cycle"] = np.repeat(np.arange(len(batch) // config.ports) * (apart + 1), config.ports)
+    result = transport.run(batch, payload)
+    rows = result.results
+    first_payload = rows["last_cycle"] - config.block_beats + 1
+    return int((first_payload - rows["sent_cycle"]).max())
+
+
+def _run(transport: Transport, builder: BatchBuilder) -> tuple[Batch, RunResult]:
+    """Run, and insist that everything went well: a figure of refused requests would mean nothing."""
+    batch, payload = builder.build()
+    result = transport.run(batch, payload)
+    result.require_answers(batch)
+    status = result.results["header"]["status"]
+    good = np.isin(status, (Status.OK, Status.GRANTED, Status.SEALED))
+    if not good.all():
+        index = int(np.argmin(good))
+        opcode = Opcode(int(batch["header"]["opcode"][index]))
+        raise AssertionError(f"request {index} ({opcode.name}) answered {Status(int(status[index])).name}")
+    return batch, result
+
+
+def _rate(transport: Transport, batch: Batch, result: RunResult, port: int, opcode: Opcode) -> float:
+    """Payload beats per cycle of one port's READs (as they arrive) or WRITEs (as they are accepted)."""
+    which = (batch["port"] == port) & (batch["header"]["opcode"] == opcode)
+    rows = result.results[which]
+    if opcode == Opcode.READ:
+        ends, sizes = rows["last_cycle"], rows["data_bytes"]
+    else:
+        ends, sizes = rows["sent_cycle"], batch["payload_bytes"][which]
+        # Whole blocks, so that each block's share of PUT_START and PUT_END is counted.
+        per_block = transport.config.block_bytes // transport.config.max_payload_bytes
+        ends, sizes = ends[per_block - 1 :: per_block], sizes.reshape(-1, per_block).sum(axis=1)
+    beats = int(sizes[2:-1].sum()) // transport.config.beat_bytes
+    return beats / int(ends[-2] - ends[1])

@@ -1,0 +1,1 @@
+"""Checkers that watch a run from outside."""
