@@ -241,7 +241,7 @@ class Port(wiring.Component):
         is_end = good & ((header.opcode == Opcode.PUT_END) | (header.opcode == Opcode.PUT_REVOKE))
         is_read = good & (header.opcode == Opcode.READ)
         room = response_room & (~is_read | read_room) & (~is_write | writer.room) & ~(is_end & writes_slot)
-        ordinary = pending & ~is_match & room
+        ordinary = pending & ~is_match & room & (~in_body | is_write)
         m.d.comb += [
             self.valid.eq(writer.land_valid | ordinary | pending & ask & response_room),
             op.status.eq(status),
@@ -319,6 +319,7 @@ class Port(wiring.Component):
                 "generation": config.generation_bits,
                 "length": shapes.beat_bits,
                 "watermark": shapes.beat_bits,
+                "write": 1,
                 "waits": 1,
                 "data": 1,
             }
@@ -334,6 +335,7 @@ class Port(wiring.Component):
             answer.status.eq(result.status),
             answer.opcode.eq(result.opcode),
             answer.tag.eq(result.tag),
+            answer.write.eq(result.kind == Kind.WRITE),
             answer.waits.eq((result.kind == Kind.WRITE) & ok),
             answer.data.eq((result.kind == Kind.READ) & ok),
             landed.i.valid.eq(comes & is_land),
@@ -382,6 +384,11 @@ class Port(wiring.Component):
 
         out, response, rsp = answers.o, Signal(RESPONSE_STRUCT), self.rsp
         sending = Signal()
+        # WRITE messages whose last beat is in: a refused one is not answered before.
+        writes_in = Signal(range(RESPONSE_DEPTH + 1))
+        write_answered = out.valid & out.ready & out.p.write
+        m.d.sync += writes_in.eq(writes_in + (arrives & in_body & is_write & req.p.last) - write_answered)
+        answerable = out.valid & (~out.p.write | (writes_in != 0)) & (~out.p.waits | landed.o.valid)
         remaining = Signal(shapes.beat_bits)
         found = ~out.p.waits | landed.o.p.found
         m.d.comb += [
@@ -404,7 +411,7 @@ class Port(wiring.Component):
             padded = Cat(response.as_value(), Const(0, response_beats * data_bits - 256 + 1))
             final = beat_index == response_beats - 1
             m.d.comb += [
-                rsp.valid.eq(out.valid & (~out.p.waits | landed.o.valid)),
+                rsp.valid.eq(answerable),
                 rsp.p.last.eq(final & ~out.p.data),
             ]
             with m.If(rsp.valid):

@@ -16,7 +16,8 @@ from . import Bench, Progress
 KIB = 1024
 SIZES_KIB = (2, 4, 16, 64, 256)
 QUICK_SIZES_KIB = (4, 64)
-WRITE_PAYLOAD_BYTES = 16 * KIB
+#: Largest payload of a WRITE: every message costs its header and a wait for the port's turn.
+WRITE_PAYLOAD_BYTES = 32 * KIB
 #: Beats that a port moves in a measurement.
 BEATS, QUICK_BEATS = 60_000, 12_000
 BLOCKS_PER_PORT = 2
