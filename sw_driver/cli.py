@@ -20,7 +20,8 @@ from .transports import NAMES, open_transport
 
 DEFAULT_REQUESTS = 300
 WAVES_FILE = "kvnode.vcd"
-WAVES_WINDOW = "0:20000"
+#: Cycles in the waveform, from when the node has cleared its tables; some 8 kB each.
+WAVES_CYCLES = 4_000
 
 #: Exit codes: the user's mistake, and a node that is wrong.
 USER_ERROR, NODE_ERROR = 2, 1
@@ -98,8 +99,8 @@ def _replay_options(parser: argparse.ArgumentParser, default_on: str) -> None:
                         help="probability that a port takes no beat")  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--waves", action="store_true", help=f"write {WAVES_FILE}, a waveform of the --window")
-    parser.add_argument("--window", default=WAVES_WINDOW, metavar="FIRST:LAST",
-                        help=f"cycles in the waveform; default: {WAVES_WINDOW}")  # fmt: skip
+    parser.add_argument("--window", metavar="FIRST:LAST",
+                        help=f"cycles in the waveform; default: the first {WAVES_CYCLES} of work")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the figures as JSON on standard output")
     parser.set_defaults(run=_replay)
 
@@ -123,7 +124,8 @@ def _replay(options: argparse.Namespace) -> int:
     if options.waves:
         if options.on != "rtl":
             raise UserError(f"--waves: {options.on} has no waveform; use --on rtl")
-        extra = {"waves": WAVES_FILE, "window": _window(options.window)}
+        window = _window(options.window) if options.window else (config.slots, config.slots + WAVES_CYCLES)
+        extra = {"waves": WAVES_FILE, "window": window}
     trace = _trace(options)
     console = Console(stderr=True)
     with ReplayProgress(trace.block_count, console) as progress:
@@ -149,7 +151,7 @@ def _replay(options: argparse.Namespace) -> int:
     else:
         print_report(report, _output())
     if options.waves:
-        console.print(f"waveform of cycles {options.window}: {WAVES_FILE} (list it with: kvnode waves {WAVES_FILE})")
+        console.print(f"waveform of cycles {window[0]} to {window[1]}: {WAVES_FILE} (kvnode waves {WAVES_FILE} lists it)")
     return 0
 
 

@@ -25,10 +25,11 @@ from amaranth.hdl import Elaboratable
 
 from . import toolchain
 
-__all__ = ["BenchFailure", "PARAMETERS_VARIABLE", "run_bench", "verilog_of"]
+__all__ = ["BenchFailure", "PARAMETERS_VARIABLE", "PORTS_VARIABLE", "run_bench", "verilog_of"]
 
-#: Carries the parameters of a bench into the simulator, as JSON; `agents.bench.parameters` reads them there.
+#: Carry the parameters of a bench and the names of the design's ports into the simulator, as JSON, for `agents.bench`.
 PARAMETERS_VARIABLE = "KVNODE_BENCH"
+PORTS_VARIABLE = "KVNODE_BENCH_PORTS"
 TOP = "kvnode_bench"
 TIMESCALE = ("1ns", "1ps")
 BUILD_ARGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint")
@@ -85,7 +86,11 @@ def run_bench(
     results, log = folder / "results.xml", folder / "log.txt"
     failed = True
     try:
-        _simulate(build_dir, folder, top, module, names, parameters or {}, timeout_s, seed, waves, results, log)
+        environment = {
+            PARAMETERS_VARIABLE: json.dumps(dict(parameters or {})),
+            PORTS_VARIABLE: json.dumps(_port_names(text, top)),
+        }
+        _simulate(build_dir, folder, top, module, names, environment, timeout_s, seed, waves, results, log)
         passed = _check_results(module, names, results, log, folder if waves else None)
         failed = False
         return passed
@@ -147,7 +152,7 @@ def _simulate(
     top: str,
     module: str,
     names: list[str] | None,
-    parameters: Mapping[str, Any],
+    environment: Mapping[str, str],
     timeout_s: float,
     seed: int,
     waves: bool,
@@ -158,15 +163,15 @@ def _simulate(
     test_filter = rf"^{re.escape(module)}\."
     if names is not None:
         test_filter += rf"({'|'.join(map(re.escape, names))})(/.*)?$"
-    environment = {
-        PARAMETERS_VARIABLE: json.dumps(dict(parameters)),
+    settings = {
+        **environment,
         "SIM_CMD_PREFIX": f"timeout -k 10 {timeout_s}",
         "COCOTB_TEST_FILTER": test_filter,
         "COCOTB_LOG_LEVEL": os.environ.get("COCOTB_LOG_LEVEL", "INFO"),
         "PYTEST_CURRENT_TEST": None,
         "WAVES": None,
     }
-    with _environment(environment), contextlib.suppress(SystemExit, RuntimeError):
+    with _environment(settings), contextlib.suppress(SystemExit, RuntimeError):
         _runner().test(
             test_module=module, hdl_toplevel=top, hdl_toplevel_lang="verilog", build_dir=build_dir, test_dir=folder,
             results_xml=str(results), timescale=TIMESCALE, seed=seed, waves=waves, log_file=log,
@@ -194,6 +199,12 @@ def _check_results(module: str, names: list[str] | None, results: Path, log: Pat
     if missing:
         raise BenchFailure(f"{module}: {', '.join(missing)} did not run, only {', '.join(passed)}\n{_tail(log)}")
     return len(passed)
+
+
+def _port_names(text: str, top: str) -> list[str]:
+    """Ports of module `top`: a simulator with everything public lists its inner signals beside them."""
+    module = re.search(rf"^module {re.escape(top)}\b.*?^endmodule", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"\b(?:input|output)\b(?: +(?:reg|wire))?(?: *\[[^]]*\])? +\\?(\w+)", module.group() if module else "")
 
 
 def _same(name: str, ran: str) -> bool:

@@ -153,12 +153,15 @@ class Port(wiring.Component):
         m.submodules.writer = writer = WriteEngine(config, slot_base)
         m.submodules.payload = payload = Queue(shapes.beat, 4 * config.ports + 16)
 
-        # Requests: the header, beat by beat, then the body goes where its opcode says.
+        # Requests: the header is collected beat by beat, also while the one before waits for its turn; then the body goes
+        # where its opcode says.
         header_beats = config.request_beats
-        header_bits = Signal(header_beats * data_bits)
-        header = data.View(REQUEST_STRUCT, header_bits[: REQUEST_STRUCT.size])
+        message = data.StructLayout({"bits": header_beats * data_bits, "short": 1, "has_payload": 1})
+        current, collected = Signal(message), Signal(message)
+        header = data.View(REQUEST_STRUCT, current.bits[: REQUEST_STRUCT.size])
+        short, has_payload = current.short, current.has_payload
         position = Signal(index_bits(header_beats))
-        pending, short, has_payload, in_body = Signal(), Signal(), Signal(), Signal()
+        pending, full, in_body = Signal(), Signal(), Signal()
         m.d.comb += [check.header.eq(header), check.has_payload.eq(has_payload), check.boot_epoch.eq(self.boot_epoch)]
         status = Signal(STATUS_BITS)
         m.d.comb += status.eq(Mux(short, Status.BAD_REQUEST, check.status))
@@ -173,7 +176,7 @@ class Port(wiring.Component):
         staged_beats = Signal(index_bits(digest_beats))
         body_ended = Signal()
         with m.If(~in_body):
-            m.d.comb += req.ready.eq(self.ready & ~pending)
+            m.d.comb += req.ready.eq(self.ready & ~full)
         with m.Elif(is_match):
             m.d.comb += req.ready.eq((staged_count == 0) & ~body_ended)
         with m.Elif(is_write):
@@ -182,22 +185,16 @@ class Port(wiring.Component):
             m.d.comb += req.ready.eq(1)
         arrives = req.valid & req.ready
         m.d.comb += [payload.i.valid.eq(req.valid & in_body & is_write), payload.i.p.eq(req.p)]
+        arriving = Signal(message)
+        last_of_header = position == header_beats - 1
+        m.d.comb += [arriving.bits.eq(collected.bits), arriving.short.eq(~last_of_header), arriving.has_payload.eq(~req.p.last)]
+        with m.If(position == 0):
+            m.d.comb += arriving.bits.eq(req.p.data)
+        with m.Else():
+            m.d.comb += arriving.bits.word_select(position, data_bits).eq(req.p.data)
+        complete = arrives & ~in_body & (last_of_header | req.p.last)
         with m.If(arrives & ~in_body):
-            with m.If(position == 0):
-                m.d.sync += header_bits.eq(req.p.data)
-            with m.Else():
-                m.d.sync += header_bits.word_select(position, data_bits).eq(req.p.data)
-            last_of_header = position == header_beats - 1
-            with m.If(last_of_header | req.p.last):
-                m.d.sync += [
-                    position.eq(0),
-                    pending.eq(1),
-                    short.eq(~last_of_header),
-                    has_payload.eq(~req.p.last),
-                    in_body.eq(~req.p.last),
-                ]
-            with m.Else():
-                m.d.sync += position.eq(position + 1)
+            m.d.sync += [collected.eq(arriving), position.eq(Mux(complete, 0, position + 1)), full.eq(complete)]
         with m.If(arrives & in_body & req.p.last & ~is_match):
             m.d.sync += in_body.eq(0)
 
@@ -276,6 +273,9 @@ class Port(wiring.Component):
         m.d.comb += match_answers.eq(is_match & in_body & match_ends & response_room)
         with m.If(leaves):
             m.d.sync += pending.eq(0)
+        with m.If((full | complete) & (~pending | leaves)):
+            moved = Mux(full, collected.as_value(), arriving.as_value())
+            m.d.sync += [current.eq(moved), pending.eq(1), full.eq(0), in_body.eq(data.View(message, moved).has_payload)]
         with m.If(issue & ~ordinary):
             m.d.sync += issued.eq(issued + 1)
         with m.If(match_answers):

@@ -84,9 +84,11 @@ def _latency(transport: Transport, digests: list[bytes], count: int) -> tuple[np
     """Cycles from a lookup's last beat to its answer, over all ports, and how many were hits."""
     config = transport.config
     batch = _lookups(transport, digests, count)
-    # Each port sends in its own turn, so that all wait equally long for the directory.
+    # Each port begins to send in its own turn, so that all wait equally long for the directory.
+    wheel = config.ports + 1
     number = np.arange(len(batch)) // config.ports + 1
-    batch["earliest_cycle"] = number * WHEELS_BETWEEN * (config.ports + 1) + batch["port"]
+    first = -transport.statistics()["cycles"] % wheel
+    batch["earliest_cycle"] = first + number * WHEELS_BETWEEN * wheel + batch["port"]
     result = transport.run(batch)
     result.require_answers(batch)
     rows = result.results

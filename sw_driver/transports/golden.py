@@ -180,7 +180,9 @@ class _Run:
             result = node.operate(operation._replace(kind=Kind.LAND, whole=True))
             self.operations["LAND"] += 1
         answer_length = result.length * beat_bytes
-        if opcode == Opcode.READ and result.status == Status.OK:
+        if opcode == Opcode.READ and result.status != Status.OK:
+            answer_length = 0
+        elif opcode == Opcode.READ:
             answer_length = length or answer_length - offset
             self.data += part.store.read(result.slot, offset, answer_length)
         if part.retire_queue or part.low:

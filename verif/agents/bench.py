@@ -16,7 +16,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer
 
-from ..runner import PARAMETERS_VARIABLE
+from ..runner import PARAMETERS_VARIABLE, PORTS_VARIABLE
 from .stream import StreamChecker
 
 __all__ = ["Agent", "Bench", "Pin", "bench_test", "parameters"]
@@ -83,9 +83,9 @@ class Bench:
         self.parameters = parameters()
         self.random = random.Random(self.parameters.get("seed", 1))
         self.cycle = 0
-        handles = {handle._name: handle for handle in dut}
+        handles = {name: getattr(dut, name) for name in json.loads(os.environ[PORTS_VARIABLE])}
         self.clock, self._reset = handles.pop("clk", None), handles.pop("rst", None)
-        self.pins = {name: Pin(self, handle) for name, handle in handles.items() if "." not in name}
+        self.pins = {name: Pin(self, handle) for name, handle in handles.items()}
         self.agents: list[Agent] = []
         self.checkers = [StreamChecker(self, name[: -len("valid")]) for name in self.pins if self._is_stream(name)]
 

@@ -69,7 +69,8 @@ def build(
     level = OPTIMISE if optimise else "-O0"
     verilate = [*VERILATE, *(("--trace", "--timescale", "1ns/1ns", "--trace-structs") if waves else ())]
     compile_flags = [*COMPILE, *(("-DWAVES",) if waves else ())]
-    parts = [*sources.values(), *verilate, *compile_flags, level, _versions()]
+    how = Path(__file__).read_text()
+    parts = [*sources.values(), *verilate, *compile_flags, level, how, _versions()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
     folder = toolchain.cache_dir() / "harness" / key
     if not folder.exists():

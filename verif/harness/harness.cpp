@@ -3,7 +3,7 @@
 // A cycle has two steps. With the clock low the inputs of the cycle are set and the model is evaluated, so that outputs
 // which depend on them in the same cycle are right when they are sampled. Then the clock rises. When no input changes,
 // everything is settled since the last rise, and the first step only has to make the model forget that the clock was
-// high (ONE_CLOCK_EDGE; a quarter of the time of a quiet node).
+// high (ONE_CLOCK_EDGE; it speeds up quiet cycles only).
 
 #include "node.h"
 

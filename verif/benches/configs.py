@@ -1,0 +1,34 @@
+"""Configurations of the benches, by name: the presets, and `quad`.
+
+Used by: the benches, on both sides of the simulator.
+"""
+
+from kvnode.models.spec.config import NodeConfig, PartitionConfig, preset
+
+__all__ = ["config_of"]
+
+#: Four ports, three partitions of three sizes, one with two ports; three laps of the banks to a block; narrow tags.
+QUAD = NodeConfig(
+    name="quad",
+    ports=4,
+    beat_bytes=8,
+    block_bytes=96,
+    max_payload_bytes=64,
+    partitions=(
+        PartitionConfig(ports=(2, 0), slots_log2=4, low_watermark_slots=3, seed=0x0123456789ABCDEF02468ACE13579BDF),
+        PartitionConfig(ports=(3,), slots_log2=3, low_watermark_slots=2, seed=0xFEDCBA98765432100F1E2D3C4B5A6978),
+        PartitionConfig(ports=(1,), slots_log2=2, low_watermark_slots=1, seed=0x55AA33CC0FF01E2D3C4B5A6978879605),
+    ),
+    models=4,
+    fill_rows=4,
+    ways=4,
+    tag_bits=5,
+    digest_bits=64,
+    generation_bits=4,
+    epoch_bits=5,
+    boot_epoch_bits=6,
+)
+
+
+def config_of(name: str) -> NodeConfig:
+    return QUAD if name == "quad" else preset(name)

@@ -1,0 +1,52 @@
+"""Ram and DelayLine against a list and against the inputs of earlier cycles."""
+
+from kvnode.rtl.memory import DelayLine, Ram
+from kvnode.verif.agents.bench import Bench, bench_test
+from kvnode.verif.agents.together import Together
+from kvnode.verif.runner import run_bench
+
+MODULE = "kvnode.verif.benches.test_memory"
+CYCLES = 2000
+WIDTH, DEPTH = 11, 5
+#: The shortest, an odd one, and the directory's.
+DELAYS = (2, 3, 6)
+
+
+@bench_test(max_cycles=CYCLES + 20)
+async def reads_what_was_written(dut):
+    bench = Bench(dut)
+    words, expected, collisions = {}, None, 0
+    await bench.start()
+    for _ in range(CYCLES):
+        enable, address, data, read = (bench.random.randrange(n) for n in (2, DEPTH, 1 << WIDTH, DEPTH))
+        bench.drive(ram__write_enable=enable, ram__write_address=address, ram__write_data=data, ram__read_address=read)
+        await bench.step()
+        if expected:
+            assert bench.get("ram__read_data") in expected
+        before = words.get(read)
+        if enable:
+            words[address] = data
+        after = words.get(read)
+        # While it is being written, the old word may come or the new one.
+        expected = {before, after} if before is not None and after is not None else None
+        collisions += enable and read == address
+    assert collisions > CYCLES // 20
+
+
+@bench_test(max_cycles=CYCLES + 20)
+async def output_is_the_input_of_so_many_cycles_ago(dut):
+    bench = Bench(dut)
+    inputs = []
+    await bench.start()
+    for cycle in range(CYCLES):
+        inputs.append(bench.random.getrandbits(WIDTH))
+        bench.drive(**{f"delay{n}__input": inputs[-1] for n in DELAYS})
+        await bench.step()
+        for n in DELAYS:
+            if cycle >= n:
+                assert bench.get(f"delay{n}__output") == inputs[cycle - n]
+
+
+def test_ram_and_delay_line():
+    design = Together(ram=Ram(WIDTH, DEPTH), **{f"delay{n}": DelayLine(WIDTH, n) for n in DELAYS})
+    assert run_bench(design, MODULE) == 2
