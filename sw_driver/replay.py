@@ -160,7 +160,7 @@ class Replay:
             report.input_tokens += sum(self.trace.requests[number].input_tokens for number in wave)
             report.wall_s = time.perf_counter() - started
             self.progress(report.blocks_asked, report)
-            if retire_at and report.requests >= retire_at:
+            while retire_at and report.requests >= retire_at:
                 retire_at += self.retire_every
                 self._retire_next()
         infinite, lru = reference_hits(self.trace, self.transport.config, self.expansion.placement)

@@ -17,7 +17,7 @@ BOOT_EPOCH = 5
 
 
 def well_formed(rng, config, port):
-    """Fields of a header that is in order, and whether payload follows."""
+    """Fields of a header that is in order but for, sometimes, its handle; and whether payload follows."""
     number = config.partition_of_port[port]
     part, beat = config.partitions[number], config.beat_bytes
     opcode = rng.choice([op for op in Opcode if op <= Opcode.DROP])
@@ -28,8 +28,15 @@ def well_formed(rng, config, port):
         "flags": int(by_handle) if opcode in BY_EITHER else rng.getrandbits(1) if by_handle else 0,
     }  # fmt: skip
     if by_handle:
-        slot, generation = rng.randrange(part.slots), rng.getrandbits(config.generation_bits)
-        header["digest"] = slot | generation << 32 | BOOT_EPOCH << 64
+        slot, generation, epoch = rng.randrange(part.slots), rng.getrandbits(config.generation_bits), BOOT_EPOCH
+        stale = rng.randrange(20)
+        if stale == 0:
+            slot += part.slots << rng.randrange(4)
+        elif stale == 1:
+            generation += 1 << rng.randrange(config.generation_bits, 32)
+        elif stale == 2:
+            epoch ^= 1 << rng.randrange(32)
+        header["digest"] = slot | generation << 32 | epoch << 64
     elif opcode not in (Opcode.MATCH, Opcode.PING):
         header["digest"] = rng.getrandbits(config.digest_bits)
     if opcode in (Opcode.READ, Opcode.WRITE):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kvnode.models.golden import Lockstep
+from kvnode.models.golden.lockstep import Lockstep, describe
 from kvnode.models.golden.node import Answer, Operation, Result
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Kind, Opcode, Status
@@ -89,10 +89,12 @@ class _Message:
         self.opcode = self.fields["opcode"]
         self.status = check_request(config, self.port, node.boot_epoch, self.fields, len(self.payload))
         self.answer: Answer | None = None
+        self._row: tuple[Any, ...] | None = None
         self._count, self._asked, self._missed = 0, 0, False
 
     def __str__(self) -> str:
-        return f"request {self.index} on port {self.port} ({self.fields})"
+        where = "" if self._row is None else f", {describe(dict(zip(TRACE.fields, self._row, strict=True)))}"
+        return f"request {self.index} on port {self.port} ({self.fields}){where}"
 
     def over(self, row: tuple[Any, ...]) -> bool:
         """A MATCH ends when another operation comes on its port, or the first of another MATCH."""
@@ -104,12 +106,12 @@ class _Message:
 
     def operation(self, row: tuple[Any, ...], result: Result) -> None:
         """Take one operation of the trace as this message's."""
+        self._row = row
         if self.status != Status.OK or self.opcode == Opcode.PING:
-            expected = Operation(self.port, Kind.ANSWER, result_partition(self), status=self.status)
             got = (row[_COLUMN["kind"]], row[_COLUMN["status"]])
             if got != (Kind.ANSWER, self.status):
                 raise WrongAnswer(f"{self}: should be answered {self.status.name}, not {Kind(got[0]).name} {got[1]}")
-            self.answer = self.node.answer(self.fields, expected.status)
+            self.answer = self.node.answer(self.fields, self.status)
             return
         if self.opcode == Opcode.MATCH:
             digest = self.payload[32 * self._asked : 32 * self._asked + 32]
@@ -148,7 +150,3 @@ class _Message:
             raise WrongAnswer(f"{self}: the answer's (RTL, golden) differ: {wrong}")
         if run.payload(self.index) != self.answer.data:
             raise WrongAnswer(f"{self}: the bytes differ from what was written")
-
-
-def result_partition(message: _Message) -> int:
-    return message.config.partition_of_port[message.port]
