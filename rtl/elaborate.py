@@ -20,9 +20,6 @@ from .node.node import Node
 TOP = "kvnode_node"
 
 
-
-
-
 def flat_ports(config: NodeConfig) -> dict[str, int]:
     """Names and widths of the top level's ports beside `clk` and `rst`."""
     data_bits = 8 * config.beat_bytes

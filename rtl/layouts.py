@@ -40,14 +40,17 @@ def filled(layout: data.StructLayout, **values):
     parts = [values.pop(name, Const(0, field.width)) for name, field in layout]
     if values:
         raise ValueError(f"the struct has no field {sorted(values)[0]!r}")
-    return Cat(Const(part, field.width) if isinstance(part, int) else part for part, (_, field) in zip(parts, layout, strict=True))
+    return Cat(
+        Const(part, field.width) if isinstance(part, int) else part
+        for part, (_, field) in zip(parts, layout, strict=True)
+    )
 
 
 class Shapes:
     """Widths and structs of one configuration. Sizes in beats have `_beats` in their meaning, never bytes.
 
-    `operation` is what a port or the sweeper gives the directory, beside the 256-bit digest that travels in a delay line;
-    `result` is what comes back; `where` is the place of an index entry, row relative to the partition.
+    `operation` is what a port or the sweeper gives the directory, beside the 256-bit digest that travels in a delay
+    line; `result` is what comes back; `where` is the place of an index entry, row relative to the partition.
     """
 
     def __init__(self, config: NodeConfig):

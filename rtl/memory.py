@@ -1,7 +1,7 @@
 """The memory under every table and bank: one write port, one synchronous read port, no initial contents.
 
-A read of the address being written in the same cycle returns either the old or the new word: every user forwards what it
-needs. Tables that must be clear after reset are cleared by the directory's walk.
+A read of the address being written in the same cycle returns either the old or the new word: every user forwards what
+it needs. Tables that must be clear after reset are cleared by the directory's walk.
 
 Used by: index, block_table, fill_table, partitions, sweeper, store, delay.
 """

@@ -11,8 +11,8 @@ from amaranth.lib.wiring import In, Out
 class Queue(wiring.Component):
     """First-in first-out queue of `depth` items of `shape`, first word falls through.
 
-    Latency: an item is at `o` the cycle after it was taken at `i`. Throughput: one in and one out per cycle. An item may
-    be put in while another is taken out, also when the queue is full or empty (then it is not).
+    Latency: an item is at `o` the cycle after it was taken at `i`. Throughput: one in and one out per cycle. An item
+    may be put in while another is taken out, also when the queue is full or empty (then it is not).
 
     `level` is the number of items inside.
     """

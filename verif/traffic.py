@@ -16,8 +16,8 @@ from kvnode.models.spec.messages import HANDLE, REQUEST, VERSION
 class Traffic:
     """Random batches on few keys, so that operations meet.
 
-    `keys`: distinct digests per partition. `malformed`: share of messages with something wrong in the header or with a payload
-    of another length than announced. `ports`: those that send (default all).
+    `keys`: distinct digests per partition. `malformed`: share of messages with something wrong in the header or with a
+    payload of another length than announced. `ports`: those that send (default all).
     """
 
     def __init__(self, config: NodeConfig, seed: int, *, keys: int = 24, malformed: float = 0.1, ports=None):
@@ -45,14 +45,24 @@ class Traffic:
 
     # One message.
 
-    def _send(self, port: int, opcode: int, payload: bytes = b"", handle_from: int = -1, after: int = -1, **fields: int) -> int:
+    def _send(self, port: int, opcode: int, payload: bytes = b"", handle_from: int = -1, /, **fields: int) -> int:
         draw = self.random
         if draw.random() < self.malformed:
             fields, opcode, payload = self._spoil(port, opcode, payload, fields)
         values = {"version": VERSION, "partition": self.config.partition_of_port[port], "tag": draw.getrandbits(16)}
         header = bytearray(REQUEST.pack(**(values | fields | {"opcode": opcode})))
         earliest = draw.choice((0, 0, 0, draw.randrange(200)))
-        self._rows.append((port, after, handle_from, len(payload), self._payload_size, earliest, np.frombuffer(header, BATCH_DTYPE["header"])[0]))
+        self._rows.append(
+            (
+                port,
+                -1,
+                handle_from,
+                len(payload),
+                self._payload_size,
+                earliest,
+                np.frombuffer(header, BATCH_DTYPE["header"])[0],
+            )
+        )
         self._payload.append(payload)
         self._payload_size += len(payload)
         return len(self._rows) - 1
@@ -63,7 +73,9 @@ class Traffic:
         if what == 0:
             opcode = draw.randrange(256)
         elif what == 1:
-            fields[draw.choice(("offset", "length"))] = draw.choice((1, 31, self.config.block_bytes, (1 << 32) - 1, draw.getrandbits(32)))
+            fields[draw.choice(("offset", "length"))] = draw.choice(
+                (1, 31, self.config.block_bytes, (1 << 32) - 1, draw.getrandbits(32))
+            )
         elif what == 2:
             fields["partition"] = draw.randrange(256)
         elif what == 3:
@@ -75,11 +87,17 @@ class Traffic:
         elif what == 5:
             fields["digest"] = draw.getrandbits(256)
         elif what == 6:
-            handle = HANDLE.pack(slot=draw.getrandbits(32), generation=draw.getrandbits(32), boot_epoch=draw.getrandbits(8))
+            handle = HANDLE.pack(
+                slot=draw.getrandbits(32), generation=draw.getrandbits(32), boot_epoch=draw.getrandbits(8)
+            )
             fields["digest"], fields["flags"] = int.from_bytes(handle, "little"), int(Flag.BY_HANDLE)
         elif what == 7:
             beat = self.config.beat_bytes
-            payload = payload[: draw.randrange(0, len(payload) + 1, beat)] if payload else draw.randbytes(beat * draw.randrange(1, 5))
+            payload = (
+                payload[: draw.randrange(0, len(payload) + 1, beat)]
+                if payload
+                else draw.randbytes(beat * draw.randrange(1, 5))
+            )
         else:
             payload += draw.randbytes(self.config.beat_bytes * draw.randrange(1, 5))
         return fields, opcode, payload
@@ -87,7 +105,10 @@ class Traffic:
     # What messages are made of.
 
     def _model(self) -> dict[str, int]:
-        return {"model_id": self.random.randrange(min(2, self.config.models)), "group": self.random.choice((0, 0, 0, 7))}
+        return {
+            "model_id": self.random.randrange(min(2, self.config.models)),
+            "group": self.random.choice((0, 0, 0, 7)),
+        }
 
     def _key(self, port: int) -> int:
         return self.random.choice(self.keys[self.config.partition_of_port[port]])
@@ -104,9 +125,15 @@ class Traffic:
     def _writes(self, start: int, port: int, model: dict[str, int], length: int, until: int) -> None:
         step, offset = self.config.max_payload_bytes, 0
         while offset < until:
-            size = min(self.random.choice((step, step, self.config.beat_bytes * self.random.randrange(1, 5))), step, length - offset)
+            size = min(
+                self.random.choice((step, step, self.config.beat_bytes * self.random.randrange(1, 5))),
+                step,
+                length - offset,
+            )
             begin = self.random.randrange(len(self.payload) - size + 1)
-            self._send(port, Opcode.WRITE, self.payload[begin : begin + size], start, offset=offset, length=size, **model)
+            self._send(
+                port, Opcode.WRITE, self.payload[begin : begin + size], start, offset=offset, length=size, **model
+            )
             offset += size
             if self.random.random() < 0.05:
                 self._send(port, Opcode.READ, b"", start, flags=Flag.BY_HANDLE, length=offset, **model)
@@ -115,7 +142,9 @@ class Traffic:
 
     def _put(self, port: int) -> None:
         model, length = self._model(), self._length()
-        start = self._send(port, Opcode.PUT_START, digest=self._key(port), length=length, klass=self.random.randrange(4), **model)
+        start = self._send(
+            port, Opcode.PUT_START, digest=self._key(port), length=length, klass=self.random.randrange(4), **model
+        )
         self._writes(start, port, model, length, length)
         self._send(port, Opcode.PUT_END, b"", start, **model)
         if self.random.random() < 0.5:

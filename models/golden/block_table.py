@@ -9,8 +9,8 @@ from ..spec.enums import State
 class Block:
     """Row of the block table. `length`, `accepted` and `landed` are beats; `where` is the index entry's place.
 
-    The writing columns (`fill_row`, `writer`, `accepted`, `landed`) mean something in state FILLING only; hardware keeps
-    them in the fill table.
+    The writing columns (`fill_row`, `writer`, `accepted`, `landed`) mean something in state FILLING only; hardware
+    keeps them in the fill table.
     """
 
     state: State = State.FREE

@@ -30,7 +30,9 @@ class Index:
         return self._slots.get(pair)
 
     def choose(self, pair: tuple[int, int]) -> tuple[int, int, int] | None:
-        """(table, row, way) for a new entry: lowest free way of the emptier row, the first table on a tie; None if full."""
+        """(table, row, way) for a new entry: lowest free way of the emptier row, the first table on a tie; None if
+        full.
+        """
         row0 = pair[0]
         row1 = row0 ^ tag_mix(pair[1]) & self._row_mask
         valid0, valid1 = self._valid[0][row0], self._valid[1][row1]

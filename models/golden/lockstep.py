@@ -6,7 +6,8 @@ from typing import Any, NoReturn
 from ..spec.config import NodeConfig
 from ..spec.enums import Kind, State, Status
 from ..spec.messages import TRACE, TraceFlag
-from .node import GoldenNode, Operation, Result
+from .directory import Operation, Result
+from .node import GoldenNode
 
 _NAMES = tuple(TRACE.fields)
 _COMPARED = (
@@ -32,11 +33,12 @@ def describe(record: dict[str, Any]) -> str:
         if record["flags"] & TraceFlag.BY_HANDLE
         else f"digest {digest}"
     )
+    states = f"{State(record['state_before']).name} -> {State(record['state_after']).name}"
     return (
-        f"operation {record['order']} at cycle {record['cycle']}: {Kind(record['kind']).name} by owner {record['owner']} in partition "
-        f"{record['partition']}, model {record['model_id']} group {record['group']}, {target}, offset {record['offset']} "
-        f"length {record['length']} beats -> {Status(record['status']).name}, slot {record['block_slot']} "
-        f"{State(record['state_before']).name} -> {State(record['state_after']).name}"
+        f"operation {record['order']} at cycle {record['cycle']}: {Kind(record['kind']).name} "
+        f"by owner {record['owner']} in partition {record['partition']}, model {record['model_id']} group {record['group']}, {target}, "
+        f"offset {record['offset']} length {record['length']} beats -> {Status(record['status']).name}, "
+        f"slot {record['block_slot']} {states}"
     )
 
 

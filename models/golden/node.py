@@ -1,54 +1,17 @@
 """The node, untimed and exact.
 
 Three levels of use: `put`, `match`, `read`, `retire_model` for people; `request` takes and gives the bytes of messages
-as a port does; `operate` is one directory operation, which lockstep steps with the trace records of the RTL.
+as a port does; `operate` (golden.directory) is one directory operation, which lockstep steps with the trace records
+of the RTL.
 """
 
 from typing import NamedTuple
 
-from ..spec.coherence import Event, View, decide
 from ..spec.config import NodeConfig, preset
 from ..spec.enums import KIND_OF_OPCODE, Flag, Kind, Opcode, State, Status
 from ..spec.messages import HANDLE, REQUEST, RESPONSE, VERSION
 from ..spec.requests import BY_HANDLE_ONLY, check_request
-from .partitions import GoldenPartition
-
-
-class Operation(NamedTuple):
-    """One directory operation. `owner` is a port, or the number of ports for the sweeper; offsets and lengths are beats."""
-
-    owner: int
-    kind: Kind
-    partition: int
-    model_id: int = 0
-    group: int = 0
-    klass: int = 0
-    by_handle: bool = False
-    slot: int = 0
-    generation: int = 0
-    offset: int = 0
-    length: int = 0
-    digest: int = 0
-    chain_first: bool = False
-    whole: bool = False
-    status: Status = Status.OK
-
-
-class Result(NamedTuple):
-    """What an operation did: the fields of a trace record that are not the operation's own."""
-
-    status: Status
-    state_before: State
-    state_after: State
-    present: bool
-    slot: int
-    generation: int
-    length: int
-    accepted: int
-    landed: int
-    age: int
-    free_count: int
-    epoch: int
+from .directory import GoldenDirectory, Operation, Result
 
 
 class Answer(NamedTuple):
@@ -59,10 +22,7 @@ class Answer(NamedTuple):
     data: bytes
 
 
-_IDLE_VIEW = View(False, State.FREE, False, 0, 0, 0, 0, 0, 0, 0, False, False, False, False, False)
-
-
-class GoldenNode:
+class GoldenNode(GoldenDirectory):
     """A node of one configuration (or the name of a preset), as it is after reset.
 
     >>> node = GoldenNode("tiny")
@@ -84,11 +44,8 @@ class GoldenNode:
     """
 
     def __init__(self, config: NodeConfig | str = "sim", boot_epoch: int = 0):
-        self.config = preset(config) if isinstance(config, str) else config
+        super().__init__(preset(config) if isinstance(config, str) else config)
         self.boot_epoch = boot_epoch
-        self.partitions = [GoldenPartition(self.config, number) for number in range(len(self.config.partitions))]
-        self._chained = [False] * self.config.ports
-        self._cycle = 0
 
     # For people.
 
@@ -109,7 +66,9 @@ class GoldenNode:
         payload = b"".join(digest.to_bytes(32, "little") for digest in digests)
         return self._ask(port, payload, opcode=Opcode.MATCH, model_id=model_id, group=group, length=len(payload))
 
-    def read(self, port: int, model_id: int, digest: int, *, group: int = 0, offset: int = 0, length: int = 0) -> Answer:
+    def read(
+        self, port: int, model_id: int, digest: int, *, group: int = 0, offset: int = 0, length: int = 0
+    ) -> Answer:
         """Bytes of a block; `length` 0 reads to its end."""
         return self._ask(
             port, b"", opcode=Opcode.READ, model_id=model_id, group=group, digest=digest, offset=offset, length=length
@@ -155,11 +114,13 @@ class GoldenNode:
         self.sweep(partition)
         return self.answer(fields, result.status, result, length, data)
 
-    def transfer(
-        self, partition: int, fields: dict[str, int], result: Result, payload: bytes
-    ) -> tuple[int, bytes]:
+    def transfer(self, partition: int, fields: dict[str, int], result: Result, payload: bytes) -> tuple[int, bytes]:
         """Move the bytes of an accepted WRITE or READ; returns the `length` and the data of the answer."""
-        store, length, offset = self.partitions[partition].store, result.length * self.config.beat_bytes, fields["offset"]
+        store, length, offset = (
+            self.partitions[partition].store,
+            result.length * self.config.beat_bytes,
+            fields["offset"],
+        )
         if fields["opcode"] == Opcode.READ:
             if result.status != Status.OK:
                 return 0, b""
@@ -197,7 +158,13 @@ class GoldenNode:
         for position in range(0, min(len(payload), fields["length"]), 32):
             digest = int.from_bytes(payload[position : position + 32], "little")
             operation = Operation(
-                port, Kind.MATCH, partition, fields["model_id"], fields["group"], digest=digest, chain_first=position == 0
+                port,
+                Kind.MATCH,
+                partition,
+                fields["model_id"],
+                fields["group"],
+                digest=digest,
+                chain_first=position == 0,
             )
             if self.operate(operation).status != Status.HIT:
                 break
@@ -215,7 +182,9 @@ class GoldenNode:
         data: bytes = b"",
         count: int = 0,
     ) -> Answer:
-        """The answer to a request (`fields`): `result` is its operation's, `length` and `data` are bytes, `count` is MATCH's."""
+        """The answer to a request (`fields`): `result` is its operation's, `length` and `data` are bytes, `count` is
+        MATCH's.
+        """
         answer = dict.fromkeys(RESPONSE.fields, 0)
         answer.update(
             status=status,
@@ -225,7 +194,9 @@ class GoldenNode:
             count=count,
             boot_epoch=self.boot_epoch,
         )
-        if result is not None and (result.present and result.state_before != State.RETIRING or status == Status.GRANTED):
+        if result is not None and (
+            result.present and result.state_before != State.RETIRING or status == Status.GRANTED
+        ):
             sealed = result.state_after == State.SEALED
             answer.update(
                 slot=result.slot,
@@ -249,138 +220,3 @@ class GoldenNode:
                 self.operate(Operation(sweeper, Kind.VISIT, partition, slot=part.hand))
             steps += 1
         return steps
-
-    # One directory operation.
-
-    def operate(self, op: Operation, cycle: int | None = None) -> Result:
-        """Execute one operation and return what it did; `cycle` is that of its commit (by default far from the last)."""
-        if cycle is None:
-            cycle = self._cycle = self._cycle + 16
-        part = self.partitions[op.partition]
-        kind = op.kind
-        if kind == Kind.ANSWER:
-            return Result(op.status, State.FREE, State.FREE, False, 0, 0, 0, 0, 0, 0, part.free_count, 0)
-        if kind == Kind.RETIRE_MODEL:
-            epoch = part.epochs[op.model_id] = (part.epochs[op.model_id] + 1) % (1 << self.config.epoch_bits)
-            return Result(Status.OK, State.FREE, State.FREE, False, 0, 0, 0, 0, 0, 0, part.free_count, epoch)
-        if kind in (Kind.VISIT, Kind.REAP):
-            return self._sweeper_step(part, op, cycle)
-        epoch = part.epochs[op.model_id]
-        by_handle = op.by_handle
-        pair = None
-        where = fill_row = None
-        if by_handle:
-            slot = op.slot
-            block = part.blocks[slot]
-            present = (
-                block.generation == op.generation
-                and (block.state == State.FILLING or block.state == State.SEALED)
-                and block.model_id == op.model_id
-                and block.epoch == epoch
-            )
-        else:
-            pair = part.index.place(op.digest, op.model_id, op.group, epoch)
-            found = part.index.find(pair)
-            slot = found if found is not None else 0
-            block = part.blocks[slot]
-            present = (
-                found is not None
-                and block.digest == op.digest
-                and block.model_id == op.model_id
-                and block.group == op.group
-                and block.epoch == epoch
-            )
-            if kind == Kind.PUT_START and found is None and part.free_count:
-                where = part.index.choose(pair)
-                if where is not None:
-                    fill_row = part.fills.lowest_free(cycle)
-        room = fill_row is not None
-        state = block.state
-        if present:
-            view = self._view(op, block, state)
-        else:
-            view = _IDLE_VIEW._replace(room=room, klass=op.klass, chained=kind == Kind.MATCH and self._chain(op))
-        outcome = decide(kind, by_handle, view)
-        if kind == Kind.MATCH:
-            self._chained[op.owner] = outcome.status == Status.HIT
-        if outcome.event == Event.ADMIT:
-            slot = part.pop_free()
-            block = part.blocks[slot]
-            part.index.insert(pair, where, slot)
-            part.fills.take(fill_row)
-            block.state, block.digest, block.model_id, block.group = State.FILLING, op.digest, op.model_id, op.group
-            block.epoch, block.length, block.klass, block.age = epoch, op.length, op.klass, outcome.age
-            block.pair, block.where, block.fill_row, block.writer = pair, where, fill_row, op.owner
-            block.accepted = block.landed = 0
-            return self._result(part, outcome.status, State.FREE, False, slot, block, epoch)
-        if not present:
-            return Result(outcome.status, State.FREE, State.FREE, False, 0, 0, 0, 0, 0, 0, part.free_count, epoch)
-        block.accepted, block.landed, block.age = outcome.accepted, outcome.landed, outcome.age
-        if outcome.state != state:
-            self._move(part, slot, block, outcome.state, cycle)
-        return self._result(part, outcome.status, state, True, slot, block, epoch)
-
-    def _chain(self, op: Operation) -> bool:
-        return op.chain_first or self._chained[op.owner]
-
-    def _view(self, op: Operation, block, state: State) -> View:
-        return View(
-            True,
-            state,
-            block.writer == op.owner,
-            op.offset,
-            op.length,
-            block.length,
-            block.accepted,
-            block.landed,
-            block.age,
-            block.klass,
-            False,
-            op.kind == Kind.MATCH and self._chain(op),
-            op.whole,
-            False,
-            False,
-        )
-
-    def _move(self, part: GoldenPartition, slot: int, block, state: State, cycle: int) -> None:
-        if block.state == State.FILLING:
-            part.fills.release(block.fill_row, cycle)
-        if state == State.RETIRING:
-            part.retire_queue.append(slot)
-        block.state = state
-
-    def _sweeper_step(self, part: GoldenPartition, op: Operation, cycle: int) -> Result:
-        block = part.blocks[op.slot]
-        state = block.state
-        view = _IDLE_VIEW._replace(state=state, age=block.age, klass=block.klass, stale=part.stale(block), low=part.low)
-        outcome = decide(op.kind, False, view)
-        if op.kind == Kind.VISIT:
-            part.hand = (op.slot + 1) % part.slots
-            block.age = outcome.age
-            if outcome.state != state:
-                self._move(part, op.slot, block, outcome.state, cycle)
-        else:
-            part.retire_queue.remove(op.slot)
-            part.index.remove(block.pair, block.where)
-            part.push_free(op.slot)
-            block.state = State.FREE
-            block.generation = (block.generation + 1) % (1 << self.config.generation_bits)
-        return self._result(part, outcome.status, state, False, op.slot, block, 0)
-
-    def _result(self, part: GoldenPartition, status: Status, before: State, present: bool, slot: int, block, epoch: int) -> Result:
-        filling = block.state == State.FILLING
-        return Result(
-            status,
-            before,
-            block.state,
-            present,
-            slot,
-            block.generation,
-            block.length,
-            block.accepted if filling else 0,
-            block.landed if filling else 0,
-            block.age,
-            part.free_count,
-            epoch,
-        )
-

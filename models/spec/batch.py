@@ -12,7 +12,10 @@ from .messages import HANDLE, REQUEST, RESPONSE, TRACE
 def dtype_of(layout: Layout) -> np.dtype:
     """Structured type of a layout: whole-number fields little-endian, wider fields as raw bytes."""
     return np.dtype(
-        [(f.name, f"<u{f.size_bytes}" if f.size_bytes in (1, 2, 4, 8) else f"V{f.size_bytes}") for f in layout.fields.values()]
+        [
+            (f.name, f"<u{f.size_bytes}" if f.size_bytes in (1, 2, 4, 8) else f"V{f.size_bytes}")
+            for f in layout.fields.values()
+        ]
     )
 
 

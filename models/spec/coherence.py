@@ -112,7 +112,8 @@ class View(NamedTuple):
     `present`: its key or handle reaches a block (a RETIRING block is reached by key only). `room`: a slot, a way and
     a fill row were there to be granted. `owner`: the operation's port is the block's writer. `chained`: no earlier
     digest of the same MATCH missed. `whole`: the payload of the WRITE that landed had its announced length. `stale`:
-    the block's model epoch is not the current one. `low`: the partition is short of free slots. `klass` is the operation's for a PUT_START of an absent key.
+    the block's model epoch is not the current one. `low`: the partition is short of free slots. `klass` is the
+    operation's for a PUT_START of an absent key.
     """
 
     present: bool

@@ -90,9 +90,10 @@ class NodeConfig:
         lap = self.beat_bytes * self.ports
         _check(self.block_bytes > 0 and self.block_bytes % lap == 0, "block_bytes", self.block_bytes,
                f"must be a multiple of a lap of the banks, {lap} bytes")  # fmt: skip
-        _check(0 < self.max_payload_bytes <= self.block_bytes and self.max_payload_bytes % max(32, self.beat_bytes) == 0,
+        unit = max(32, self.beat_bytes)
+        _check(0 < self.max_payload_bytes <= self.block_bytes and self.max_payload_bytes % unit == 0,
                "max_payload_bytes", self.max_payload_bytes,
-               f"must be a multiple of {max(32, self.beat_bytes)} and at most block_bytes")  # fmt: skip
+               f"must be a multiple of {unit} and at most block_bytes")  # fmt: skip
         _check(len(self.partitions) > 0, "partitions", self.partitions, "at least one is needed")
         owned = sorted(port for partition in self.partitions for port in partition.ports)
         _check(owned == list(range(self.ports)), "partitions", [p.ports for p in self.partitions],

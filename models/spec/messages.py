@@ -10,7 +10,8 @@ from .layout import Layout
 
 VERSION = 1
 
-#: 64 bytes before any payload. `digest` holds a digest, or with Flag.BY_HANDLE the fields of HANDLE from its first byte.
+#: 64 bytes before any payload. `digest` holds a digest, or with Flag.BY_HANDLE the fields of HANDLE from its first
+#: byte.
 REQUEST = Layout(
     "request",
     [
@@ -41,7 +42,8 @@ HANDLE = Layout(
     [("slot", 4), ("generation", 4), ("boot_epoch", 4), ("run", 4), ("stride", 4), ("crc", 4), ("zero", 8)],
 )
 
-#: 32 bytes before any payload. For READ `length` bytes of payload follow; for MATCH `count` is the number of leading hits.
+#: 32 bytes before any payload. For READ `length` bytes of payload follow; for MATCH `count` is the number of leading
+#: hits.
 RESPONSE = Layout(
     "response",
     [

@@ -14,8 +14,8 @@ AGE_ON_HIT = 3
 def visit(age: int, klass: int) -> tuple[bool, int]:
     """(evict, new age) when the clock hand passes a sealed block while slots are short.
 
-    Class 0 (system prompt) enters as old as a block that was just read, class 1 (normal) must earn it; class 2 (past the
-    sliding window) and 3 (session closed) are taken at once.
+    Class 0 (system prompt) enters as old as a block that was just read, class 1 (normal) must earn it; class 2 (past
+    the sliding window) and 3 (session closed) are taken at once.
     """
     if klass >= 2 or age == 0:
         return True, 0

@@ -18,10 +18,10 @@ WITH_PAYLOAD = (Opcode.WRITE, Opcode.MATCH)
 def check_request(config: NodeConfig, port: int, boot_epoch: int, header: dict[str, int], payload_bytes: int) -> Status:
     """OK, or the status that a message gets without a look at any table.
 
-    `header` is an unpacked REQUEST, `payload_bytes` what followed it (payloads are counted in whole beats). The checks are made in this order: form
-    (BAD_REQUEST), partition (DENIED), handle (STALE_HANDLE). For WRITE and MATCH a payload of another length than
-    announced is found at its end; such a message answers BAD_REQUEST as well (WRITE: after the operations WRITE and LAND;
-    MATCH: after its digests were looked up), so only the presence of payload counts here.
+    `header` is an unpacked REQUEST, `payload_bytes` what followed it (payloads are counted in whole beats). The checks
+    are made in this order: form (BAD_REQUEST), partition (DENIED), handle (STALE_HANDLE). For WRITE and MATCH a payload
+    of another length than announced is found at its end; such a message answers BAD_REQUEST as well (WRITE: after the
+    operations WRITE and LAND; MATCH: after its digests were looked up), so only the presence of payload counts here.
     """
     status = _check_form(config, header, payload_bytes)
     if status != Status.OK:
@@ -49,7 +49,10 @@ def _check_form(config: NodeConfig, header: dict[str, int], payload_bytes: int) 
         and header["klass"] < 4
         and flags in (0, Flag.BY_HANDLE)
         and (flags == 0 or opcode in BY_EITHER + BY_HANDLE_ONLY)
-        and all(header[name] == 0 for name in ("member", "ttl", "deadline", "reserved", "session_epoch", "session", "sequence"))
+        and all(
+            header[name] == 0
+            for name in ("member", "ttl", "deadline", "reserved", "session_epoch", "session", "sequence")
+        )
         and (opcode in WITH_PAYLOAD) == (payload_bytes > 0)
         and offset % beat == 0
         and offset < config.block_bytes

@@ -42,10 +42,10 @@ def key_layout(config: NodeConfig) -> data.StructLayout:
 class BlockTable(wiring.Component):
     """Stages 6 to 8 of the directory. Addresses are physical slots.
 
-    Contract: the operation at stage 6 either reads the key row of `s6_slot` or, with `s6_write_key`, writes it; the key is
-    at `s7_key` a cycle later. The state row of the same slot is at `s7_state`, with every earlier commit in it: commits
-    (`commit` with `commit_slot`, `commit_state`, at stage 8) of the two operations in front are forwarded. `clear` sets
-    the state row `clear_slot` to FREE, generation 0.
+    Contract: the operation at stage 6 either reads the key row of `s6_slot` or, with `s6_write_key`, writes it; the key
+    is at `s7_key` a cycle later. The state row of the same slot is at `s7_state`, with every earlier commit in it:
+    commits (`commit` with `commit_slot`, `commit_state`, at stage 8) of the two operations in front are forwarded.
+    `clear` sets the state row `clear_slot` to FREE, generation 0.
 
     Ownership: rows belong to the partition whose base is in their address; stage registers to the operation's owner.
     Used by: directory.

@@ -1,8 +1,8 @@
 """The directory: one pipeline, one operation per cycle, one constant latency (ARCHITECTURE sections 2, 4, 5).
 
 Stage 0 takes the operation of the turn's owner and reads its model's epoch; 1 and 2 hash; 3 reads the index; 4 compares
-tags; 5 commits the index and the free list, so a slot is granted or given back here; 6 reads the block table (and writes
-the key of a granted slot); 7 compares the full key; 8 commits the block's state; 9 answers.
+tags; 5 commits the index and the free list, so a slot is granted or given back here; 6 reads the block table (and
+writes the key of a granted slot); 7 compares the full key; 8 commits the block's state; 9 answers.
 """
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
@@ -26,16 +26,17 @@ from .partitions import FreeLists
 class Directory(wiring.Component):
     """Index, block table, fill table, free lists and model epochs around one pipeline.
 
-    Ports: `operation` with `digest`, `owner` and `partition` enters when `start` is high (stage 0); `result` for `result_owner`
-    is there nine cycles later with `result_valid`; `retire*` reports a slot that begins to retire; `ready` is low while the
-    tables are cleared after reset. `trace` holds the record of the operation that is answered in this cycle.
+    Ports: `operation` with `digest`, `owner` and `partition` enters when `start` is high (stage 0); `result` for
+    `result_owner` is there nine cycles later with `result_valid`; `retire*` reports a slot that begins to retire;
+    `ready` is low while the tables are cleared after reset. `trace` holds the record of the operation that is answered
+    in this cycle.
 
-    What happens in a cycle: the operation at stage 5 sees every insertion, removal and slot of those in front of it, the
-    operation at stage 8 every state and watermark; so the pipeline is equal to executing operations one at a time in
-    their order, except for fill rows, see models.spec.timing.FILL_ROW_RELEASE_CYCLES.
+    What happens in a cycle: the operation at stage 5 sees every insertion, removal and slot of those in front of it,
+    the operation at stage 8 every state and watermark; so the pipeline is equal to executing operations one at a time
+    in their order, except for fill rows, see models.spec.timing.FILL_ROW_RELEASE_CYCLES.
 
-    Ownership: every stage register belongs to the partition of its operation (rule 2 of the isolation proofs); tables as
-    they declare. `fault` is for tests, see its blocks.
+    Ownership: every stage register belongs to the partition of its operation (rule 2 of the isolation proofs); tables
+    as they declare. `fault` is for tests, see its blocks.
     Used by: node.
     """
 
@@ -199,8 +200,8 @@ class Directory(wiring.Component):
             blocks.s6_key.where.eq(v6.where),
         ]
 
-        # Stage 7: the full key, and whether the block's model is still current. This copy of the epochs is written where
-        # it is read, so that the sweeper's operations stay in their order.
+        # Stage 7: the full key, and whether the block's model is still current. This copy of the epochs is written
+        # where it is read, so that the sweeper's operations stay in their order.
         m.submodules.late_epochs = late_memory = memory.Memory(shape=config.epoch_bits, depth=epoch_rows, init=[])
         late_read, late_write = late_memory.read_port(domain="comb"), late_memory.write_port()
         key, state7, op7, v7 = blocks.s7_key, blocks.s7_state, ops[7], verdicts[7]
@@ -357,4 +358,3 @@ class Directory(wiring.Component):
         ]
         m.d.comb += trace.digest.eq(digest_trace)
         return m
-

@@ -19,9 +19,10 @@ def fill_layout(config: NodeConfig) -> data.StructLayout:
 class FillTable(wiring.Component):
     """Rows of all partitions, `config.fill_rows` each.
 
-    Contract: `s5_room` and `s5_row` name the lowest free row of `s5_partition`; `take` takes it in the same cycle. The row
-    `s7_row` of `s7_partition` is at `s8_fill` a cycle later with every earlier commit in it. `commit` writes the row of
-    the operation at stage 8, `release` frees it: it can be granted to the operation that is at stage 5 in the next cycle.
+    Contract: `s5_room` and `s5_row` name the lowest free row of `s5_partition`; `take` takes it in the same cycle. The
+    row `s7_row` of `s7_partition` is at `s8_fill` a cycle later with every earlier commit in it. `commit` writes the
+    row of the operation at stage 8, `release` frees it: it can be granted to the operation that is at stage 5 in the
+    next cycle.
 
     Ownership: rows and their taken bits belong to the partition in their address.
     Used by: directory.

@@ -40,12 +40,14 @@ def onehot_select(choices):
 class Index(wiring.Component):
     """Stages 1 to 5 of the directory: place the key, read both rows, compare tags, commit an insertion or a removal.
 
-    Contract: one operation per cycle enters at stage 1 and leaves with its verdict at stage 5, in which the owner of the
-    pipeline says at once whether it inserts (`insert`, at the place `choice`) or removes (`remove`, at `remove_where`).
-    Every later operation sees it: the verdicts of the two operations behind are patched, never the rows.
+    Contract: one operation per cycle enters at stage 1 and leaves with its verdict at stage 5, in which the owner of
+    the pipeline says at once whether it inserts (`insert`, at the place `choice`) or removes (`remove`, at
+    `remove_where`). Every later operation sees it: the verdicts of the two operations behind are patched, never the
+    rows.
 
     Ports (s1_* at stage 1, s5_* at stage 5):
-        s1_folded, s1_whitening, s1_seed, s1_base, s1_mask: folded digest; model, epoch, group; the partition's seed, first
+        s1_folded, s1_whitening, s1_seed, s1_base, s1_mask: folded digest; model, epoch, group; the partition's seed,
+        first
             row and row mask.
         s5_hit, s5_slot: the one entry with this tag in the candidate pair, and its slot.
         s5_room, s5_choice: a way is free in the emptier row, and its place.
@@ -104,7 +106,12 @@ class Index(wiring.Component):
         seeds = self.s1_seed, Signal(64, name="s2_seed")
         bases = [Signal(self.address_bits, name=f"s{i}_base") for i in (2, 3, 4, 5)]
         masks = [Signal(row_bits, name=f"s{i}_mask") for i in (2, 3)]
-        m.d.sync += [seeds[1].eq(self.s1_seed[64:]), bases[0].eq(self.s1_base), masks[0].eq(self.s1_mask), masks[1].eq(masks[0])]
+        m.d.sync += [
+            seeds[1].eq(self.s1_seed[64:]),
+            bases[0].eq(self.s1_base),
+            masks[0].eq(self.s1_mask),
+            masks[1].eq(masks[0]),
+        ]
         m.d.sync += [later.eq(earlier) for earlier, later in zip(bases, bases[1:], strict=False)]
         whitened = self.s1_folded ^ self.s1_whitening
         half = whitened[32:], whitened[:32]
@@ -163,7 +170,11 @@ class Index(wiring.Component):
         for commit in (previous, event):
             for table in range(2):
                 with m.If(
-                    commit.valid & commit.set & (commit.table == table) & (commit.address == s4_hits[table][1]) & (commit.tag == s4_tag)
+                    commit.valid
+                    & commit.set
+                    & (commit.table == table)
+                    & (commit.address == s4_hits[table][1])
+                    & (commit.tag == s4_tag)
                 ):
                     m.d.comb += s4_slot.eq(commit.slot)
 

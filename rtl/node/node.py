@@ -20,10 +20,10 @@ FAULTS = ("transition", "index_compare", "watermark", "rotator")
 class Node(wiring.Component):
     """A whole node of one configuration.
 
-    `req` and `rsp` are the message streams of the ports (layouts in models.spec.messages); `register_*` is the plain register
-    write port; `boot_epoch` must stand still from reset on; `trace` is the debug port of committed operations, never
-    visible to a tenant. In `strict` sharing a directory turn is its owner's or a bubble; in `donate` an idle turn goes to
-    the next port that has an operation.
+    `req` and `rsp` are the message streams of the ports (layouts in models.spec.messages); `register_*` is the plain
+    register write port; `boot_epoch` must stand still from reset on; `trace` is the debug port of committed operations,
+    never visible to a tenant. In `strict` sharing a directory turn is its owner's or a bubble; in `donate` an idle turn
+    goes to the next port that has an operation.
 
     `fault` names one of FAULTS; tests seed them to show that lockstep finds them, nobody else does.
     Used by: elaborate.
@@ -99,7 +99,9 @@ class Node(wiring.Component):
             start.eq(directory.ready & valids[chosen]),
             directory.start.eq(start),
             directory.owner.eq(chosen),
-            directory.operation.eq(Array([p.operation.as_value() for p in ports] + [sweeper.operation.as_value()])[chosen]),
+            directory.operation.eq(
+                Array([p.operation.as_value() for p in ports] + [sweeper.operation.as_value()])[chosen]
+            ),
             directory.digest.eq(Array([p.digest for p in ports] + [Const(0, config.digest_bits)])[chosen]),
             directory.partition.eq(Array([*config.partition_of_port, sweeper.partition])[chosen]),
             sweeper.taken.eq(start & (chosen == count)),

@@ -23,8 +23,8 @@ class FreeLists(wiring.Component):
     `s4_partition` is the partition that is at stage 5 a cycle later. `s5_count` is the number of free slots before the
     operation, `s6_count` after it.
 
-    Given-back slots lie in two memories, even and odd positions, so that the head and the one behind it are read at once
-    and the choice between them can wait for the operation in front.
+    Given-back slots lie in two memories, even and odd positions, so that the head and the one behind it are read at
+    once and the choice between them can wait for the operation in front.
 
     Ownership: counters are per partition, memory rows belong to the partition whose base is in their address.
     Used by: directory.
@@ -119,8 +119,8 @@ class FreeLists(wiring.Component):
 class RetireQueues(wiring.Component):
     """Retiring slots of every partition with the places of their index entries, first in first out.
 
-    Contract: `push` appends (`push_slot`, `push_where`) to `push_partition`. `ready` says that `item_slot`, `item_where` are
-    the oldest of `partition`, which must have stood still for two cycles; `pop` removes it.
+    Contract: `push` appends (`push_slot`, `push_where`) to `push_partition`. `ready` says that `item_slot`,
+    `item_where` are the oldest of `partition`, which must have stood still for two cycles; `pop` removes it.
 
     Ownership: pointers are per partition, memory rows belong to the partition whose base is in their address.
     Used by: sweeper.

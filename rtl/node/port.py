@@ -20,7 +20,8 @@ HANDLE_STRUCT = struct(HANDLE)
 
 
 class RequestCheck(wiring.Component):
-    """`models.spec.requests.check_request` as logic: `status` of a header, `by_handle` whether it names its block by handle.
+    """`models.spec.requests.check_request` as logic: `status` of a header, `by_handle` whether it names its block by
+    handle.
 
     Used by: Port.
     """
@@ -101,14 +102,15 @@ class RequestCheck(wiring.Component):
 class Port(wiring.Component):
     """Port number `port` of a node.
 
-    `req` and `rsp` are streams of beats with `last` on the final beat of a message. `operation` and `digest` are offered
-    with `valid` and taken in the port's turn with `taken`; `result` comes back with `result_valid` in the order of the
-    operations. `bank` is the bank owned in this cycle. `read_*`, `data_*` and `write_*` go to the store, `holds` to the
-    sweeper. `ready` is low while the directory clears its tables.
+    `req` and `rsp` are streams of beats with `last` on the final beat of a message. `operation` and `digest` are
+    offered with `valid` and taken in the port's turn with `taken`; `result` comes back with `result_valid` in the order
+    of the operations. `bank` is the bank owned in this cycle. `read_*`, `data_*` and `write_*` go to the store, `holds`
+    to the sweeper. `ready` is low while the directory clears its tables.
 
     Messages are answered in their order. Every well-formed or malformed message is answered exactly once, at its end: a
-    READ with one header and its bytes, everything else with one header. Operations are issued in order: a READ while at most
-    one other moves, a WRITE while at most one other is inside; PUT_END and PUT_REVOKE wait for the WRITEs to their slot.
+    READ with one header and its bytes, everything else with one header. Operations are issued in order: a READ while at
+    most one other moves, a WRITE while at most one other is inside; PUT_END and PUT_REVOKE wait for the WRITEs to their
+    slot.
 
     Ownership: everything here belongs to the port's partition.
     Used by: node.
@@ -153,8 +155,8 @@ class Port(wiring.Component):
         m.submodules.writer = writer = WriteEngine(config, slot_base)
         m.submodules.payload = payload = Queue(shapes.beat, 4 * config.ports + 16)
 
-        # Requests: the header is collected beat by beat, also while the one before waits for its turn; then the body goes
-        # where its opcode says.
+        # Requests: the header is collected beat by beat, also while the one before waits for its turn; then the body
+        # goes where its opcode says.
         header_beats = config.request_beats
         message = data.StructLayout({"bits": header_beats * data_bits, "short": 1, "has_payload": 1})
         current, collected = Signal(message), Signal(message)
@@ -187,7 +189,11 @@ class Port(wiring.Component):
         m.d.comb += [payload.i.valid.eq(req.valid & in_body & is_write), payload.i.p.eq(req.p)]
         arriving = Signal(message)
         last_of_header = position == header_beats - 1
-        m.d.comb += [arriving.bits.eq(collected.bits), arriving.short.eq(~last_of_header), arriving.has_payload.eq(~req.p.last)]
+        m.d.comb += [
+            arriving.bits.eq(collected.bits),
+            arriving.short.eq(~last_of_header),
+            arriving.has_payload.eq(~req.p.last),
+        ]
         with m.If(position == 0):
             m.d.comb += arriving.bits.eq(req.p.data)
         with m.Else():
@@ -217,7 +223,9 @@ class Port(wiring.Component):
             m.d.sync += body_ended.eq(req.p.last)
         m.d.comb += surplus.eq(missed | (arrived >= expected))
         ask = in_body & is_match & (staged_count != 0) & ~surplus
-        take_digest = (staged_count != 0) & in_body & is_match & (surplus | self.taken & self.valid & ~writer.land_valid)
+        take_digest = (
+            (staged_count != 0) & in_body & is_match & (surplus | self.taken & self.valid & ~writer.land_valid)
+        )
         with m.If(take_digest):
             m.d.sync += [staged.eq(staged >> 256), staged_count.eq(staged_count - 1)]
             with m.If(arrived != (1 << len(arrived)) - 1):
@@ -275,7 +283,12 @@ class Port(wiring.Component):
             m.d.sync += pending.eq(0)
         with m.If((full | complete) & (~pending | leaves)):
             moved = Mux(full, collected.as_value(), arriving.as_value())
-            m.d.sync += [current.eq(moved), pending.eq(1), full.eq(0), in_body.eq(data.View(message, moved).has_payload)]
+            m.d.sync += [
+                current.eq(moved),
+                pending.eq(1),
+                full.eq(0),
+                in_body.eq(data.View(message, moved).has_payload),
+            ]
         with m.If(issue & ~ordinary):
             m.d.sync += issued.eq(issued + 1)
         with m.If(match_answers):

@@ -15,7 +15,8 @@ def rotate(values, count):
     for bit in range(len(count)):
         step = 1 << bit
         values = [
-            Mux(count[bit], values[(position - step) % len(values)], values[position]) for position in range(len(values))
+            Mux(count[bit], values[(position - step) % len(values)], values[position])
+            for position in range(len(values))
         ]
     return values
 
@@ -25,17 +26,19 @@ def rotate_back(values, count):
     for bit in range(len(count)):
         step = 1 << bit
         values = [
-            Mux(count[bit], values[(position + step) % len(values)], values[position]) for position in range(len(values))
+            Mux(count[bit], values[(position + step) % len(values)], values[position])
+            for position in range(len(values))
         ]
     return values
 
 
 class Store(wiring.Component):
-    """Beat i of a block lies in bank `i mod N`; in a cycle port p owns bank `(p + rotation) mod N` for one read and one write.
+    """Beat i of a block lies in bank `i mod N`; in a cycle port p owns bank `(p + rotation) mod N` for one read and one
+    write.
 
-    Contract: the caller issues a read or a write only for the bank it owns in that cycle. Latency: `read_data` is there three
-    cycles after `read_valid`, with `data_valid`; a write can be read by a read issued in the next cycle. Throughput: one
-    read and one write per port and cycle. `read_row` and `write_row` are rows of the bank.
+    Contract: the caller issues a read or a write only for the bank it owns in that cycle. Latency: `read_data` is there
+    three cycles after `read_valid`, with `data_valid`; a write can be read by a read issued in the next cycle.
+    Throughput: one read and one write per port and cycle. `read_row` and `write_row` are rows of the bank.
 
     Ownership: rows belong to the partition whose slot is in their address; lanes to the port that issued them, and
     `read_data` is zero unless `data_valid`.

@@ -18,13 +18,13 @@ HOLDS_PER_PORT = 4
 class Sweeper(wiring.Component):
     """Visits the partitions in a fixed order, one operation in each of its turns.
 
-    In a partition's turn it retires a model if a register write asks for it, else reaps the oldest retiring slot unless a
-    transfer holds it, else visits the slot under the clock hand. Nothing that happens in a partition moves the turn of
-    another.
+    In a partition's turn it retires a model if a register write asks for it, else reaps the oldest retiring slot unless
+    a transfer holds it, else visits the slot under the clock hand. Nothing that happens in a partition moves the turn
+    of another.
 
-    Ports: `operation` for `partition`, taken with `taken` (one turn in ports + 1 cycles); `push*` appends a slot that began
-    to retire; `holds` are the slots held by each port's transfers; `register_*` is the plain register write port, which
-    accepts one MODEL_RETIRE at a time and ignores unknown addresses, partitions and models.
+    Ports: `operation` for `partition`, taken with `taken` (one turn in ports + 1 cycles); `push*` appends a slot that
+    began to retire; `holds` are the slots held by each port's transfers; `register_*` is the plain register write port,
+    which accepts one MODEL_RETIRE at a time and ignores unknown addresses, partitions and models.
 
     Ownership: queues, hands and holds are per partition; the pending register write is public.
     Used by: node.

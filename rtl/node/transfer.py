@@ -20,9 +20,9 @@ def bank_row(config: NodeConfig, slot, beat):
 class ReadEngine(wiring.Component):
     """Moves accepted read runs from the store to the data queue, back to back.
 
-    Ports: `start` (with `slot`, `beat`, `count`) accepts a run, when the port has kept a place for it; `bank` is the bank owned
-    in this cycle; `credit` says that the data queue has room for one more beat; `issue` and `row` go to the store; `done`
-    marks the last beat of a run; `holds` are the slots of the accepted runs.
+    Ports: `start` (with `slot`, `beat`, `count`) accepts a run, when the port has kept a place for it; `bank` is the
+    bank owned in this cycle; `credit` says that the data queue has room for one more beat; `issue` and `row` go to the
+    store; `done` marks the last beat of a run; `holds` are the slots of the accepted runs.
 
     A run waits for its first bank at most ports - 1 cycles and then issues a beat in every cycle with credit; a cycle
     without credit costs a lap of the banks. The next run is loaded in the cycle of the last beat.
@@ -84,11 +84,11 @@ class ReadEngine(wiring.Component):
 class WriteEngine(wiring.Component):
     """Moves the payload of WRITE messages from the payload queue to the store, or drops it when the WRITE was refused.
 
-    Ports: `start` (with `operation`) enters a WRITE whose operation is on its way through the directory, when `room`; `verdict`
-    with `accepted` is the directory's answer to the oldest without one; `payload` is the queue of beats, `last` on the final
-    one of each message; `bank`, `issue`, `row` and `beat_data` as in ReadEngine. `land` offers the LAND operation of a message
-    whose last beat is in the store, until `land_taken`; a refused WRITE leaves without one. `holds` are the slots of all
-    WRITEs inside, `land.whole` says that the payload had its announced length.
+    Ports: `start` (with `operation`) enters a WRITE whose operation is on its way through the directory, when `room`;
+    `verdict` with `accepted` is the directory's answer to the oldest without one; `payload` is the queue of beats,
+    `last` on the final one of each message; `bank`, `issue`, `row` and `beat_data` as in ReadEngine. `land` offers the
+    LAND operation of a message whose last beat is in the store, until `land_taken`; a refused WRITE leaves without one.
+    `holds` are the slots of all WRITEs inside, `land.whole` says that the payload had its announced length.
 
     Beats beyond the announced length are dropped; the message still ends at its `last`.
     """

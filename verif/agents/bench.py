@@ -73,19 +73,19 @@ class Pin:
 class Bench:
     """A design under test.
 
-    `pins`: its ports by name. `cycle`: cycles since reset. `random`: seeded with the parameter `seed`. Every stream among
+    `pins`: its ports by name, without `prefix`. `cycle`: cycles since reset. `random`: seeded with the parameter `seed`. Every stream among
     the ports (names that end in `valid` and `ready` with one prefix) is watched by a StreamChecker from reset on.
 
     `add` makes an agent take part; `step` passes a cycle; `start` must be awaited before.
     """
 
-    def __init__(self, dut: Any):
+    def __init__(self, dut: Any, prefix: str = ""):
         self.parameters = parameters()
         self.random = random.Random(self.parameters.get("seed", 1))
         self.cycle = 0
         handles = {name: getattr(dut, name) for name in json.loads(os.environ[PORTS_VARIABLE])}
         self.clock, self._reset = handles.pop("clk", None), handles.pop("rst", None)
-        self.pins = {name: Pin(self, handle) for name, handle in handles.items()}
+        self.pins = {name.removeprefix(prefix): Pin(self, handle) for name, handle in handles.items()}
         self.agents: list[Agent] = []
         self.checkers = [StreamChecker(self, name[: -len("valid")]) for name in self.pins if self._is_stream(name)]
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from kvnode.models.golden.directory import Operation, Result
 from kvnode.models.golden.lockstep import Lockstep, describe
-from kvnode.models.golden.node import Answer, Operation, Result
+from kvnode.models.golden.node import Answer
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Kind, Opcode, Status
 from kvnode.models.spec.messages import HANDLE, REQUEST, RESPONSE, TRACE
@@ -24,9 +25,9 @@ class WrongAnswer(AssertionError):
 class MessageCheck:
     """Follows a node over any number of runs, from reset on.
 
-    `check(batch, payload, run)` takes what was sent and what a run of the harness gave. It steps lockstep with the run's
-    trace, checks that each port issued just the operations its messages ask for, and compares every answer's header and
-    payload. Raises golden.Difference or WrongAnswer naming the request.
+    `check(batch, payload, run)` takes what was sent and what a run of the harness gave. It steps lockstep with the
+    run's trace, checks that each port issued just the operations its messages ask for, and compares every answer's
+    header and payload. Raises golden.Difference or WrongAnswer naming the request.
 
     Used by: verif.test_lockstep.
     """
@@ -59,7 +60,9 @@ class MessageCheck:
             while queue and queue[0].over(row):
                 queue.popleft()
             if not queue:
-                raise WrongAnswer(f"port {owner} issued {Kind(kind).name} in cycle {row[_COLUMN['cycle']]} for no message")
+                raise WrongAnswer(
+                    f"port {owner} issued {Kind(kind).name} in cycle {row[_COLUMN['cycle']]} for no message"
+                )
             message = queue[0]
             message.operation(row, result)
             if message.status == Status.OK and message.opcode == Opcode.MATCH:
@@ -114,11 +117,16 @@ class _Message:
             self.answer = self.node.answer(self.fields, self.status)
             return
         if self.opcode == Opcode.MATCH:
-            digest = self.payload[32 * self._asked : 32 * self._asked + 32]
+            digest = int.from_bytes(self.payload[32 * self._asked : 32 * self._asked + 32], "little")
             expected = Operation(
-                self.port, Kind.MATCH, row[_COLUMN["partition"]], self.fields["model_id"], self.fields["group"],
-                digest=int.from_bytes(digest, "little") & (1 << self.config.digest_bits) - 1, chain_first=self._asked == 0,
-            )  # fmt: skip
+                self.port,
+                Kind.MATCH,
+                row[_COLUMN["partition"]],
+                self.fields["model_id"],
+                self.fields["group"],
+                digest=digest & (1 << self.config.digest_bits) - 1,
+                chain_first=self._asked == 0,
+            )
             self._asked += 1
             self._missed |= result.status != Status.HIT
             self._count += not self._missed
