@@ -15,7 +15,7 @@ RUNS_PER_SEED = 2
 
 
 def play(harness, seed, requests):
-    """One seed: two runs from reset with random idle and backpressure and models retired in between; returns the check."""
+    """One seed: two runs from reset, random idle and backpressure, models retired in between; returns the check."""
     config, draw = harness.config, random.Random(seed)
     boot_epoch = draw.randrange(4)
     harness.reset(boot_epoch)

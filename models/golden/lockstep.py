@@ -36,7 +36,8 @@ def describe(record: dict[str, Any]) -> str:
     states = f"{State(record['state_before']).name} -> {State(record['state_after']).name}"
     return (
         f"operation {record['order']} at cycle {record['cycle']}: {Kind(record['kind']).name} "
-        f"by owner {record['owner']} in partition {record['partition']}, model {record['model_id']} group {record['group']}, {target}, "
+        f"by owner {record['owner']} in partition {record['partition']}, "
+        f"model {record['model_id']} group {record['group']}, {target}, "
         f"offset {record['offset']} length {record['length']} beats -> {Status(record['status']).name}, "
         f"slot {record['block_slot']} {states}"
     )

@@ -79,7 +79,7 @@ class GoldenNode(GoldenDirectory):
         return self._ask(port, b"", opcode=Opcode.DROP, model_id=model_id, group=group, digest=digest)
 
     def retire_model(self, partition: int, model_id: int) -> None:
-        """Make every block of a model unreachable; the sweeper takes their slots first. One write, whatever it holds."""
+        """Make every block of a model unreachable, in one write whatever it holds; the sweeper takes their slots."""
         self.operate(Operation(self.config.ports, Kind.RETIRE_MODEL, partition, model_id=model_id))
 
     def handle_of(self, answer: Answer) -> int:

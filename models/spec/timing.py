@@ -18,7 +18,7 @@ STORE_READ_CYCLES = 5
 
 
 def owner_of_turn(cycle: int, ports: int) -> int:
-    """Port that owns the directory in a cycle; `ports` itself stands for the sweeper. Cycle 0 is the first after reset."""
+    """Port that owns the directory in a cycle counted from reset; `ports` itself stands for the sweeper."""
     return cycle % (ports + 1)
 
 

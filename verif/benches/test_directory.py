@@ -81,7 +81,7 @@ class Traffic:
         number = config.partition_of_port[port]
         part = self.golden.partitions[number]
         if self.accepted[port] and rng.getrandbits(1):
-            return port, number, self.accepted[port].popleft() | {"kind": Kind.LAND, "whole": rng.randrange(8) != 0}, 0
+            return port, number, self.accepted[port].popleft() | {"kind": Kind.LAND, "whole": rng.randrange(4) != 0}, 0
         digest, model, group = self.burst[1][1] if self.burst[0] and self.burst[1][0] == number else rng.choice(self.keys[number])
         kind = rng.choice((Kind.PUT_START, Kind.PUT_START, Kind.WRITE, Kind.WRITE, Kind.PUT_END, Kind.READ, Kind.LOOKUP,
                            Kind.MATCH, Kind.PUT_REVOKE, Kind.DROP, Kind.ANSWER))  # fmt: skip
@@ -110,10 +110,10 @@ class Traffic:
         elif kind == Kind.WRITE:
             if len(self.asked[port]) + len(self.accepted[port]) >= 2:
                 return None
-            room = block.length - block.accepted
-            most = config.max_payload_bytes // config.beat_bytes
-            offset = block.accepted if rng.randrange(6) else rng.randrange(config.block_beats)
-            length = min(room, most) if room > 0 and rng.randrange(4) else rng.randint(1, most)
+            accepted = block.accepted + sum(asked["length"] for asked in self.asked[port] if asked["slot"] == slot)
+            room, most = block.length - accepted, config.max_payload_bytes // config.beat_bytes
+            offset = accepted if rng.randrange(6) else rng.randrange(config.block_beats)
+            length = rng.choice((min(room, most), 1)) if room > 0 and rng.randrange(8) else rng.randint(1, most)
             operation |= {"offset": min(offset, config.block_beats - 1), "length": length}
             self.asked[port].append(operation)
         elif kind in (Kind.PUT_END, Kind.PUT_REVOKE):

@@ -19,7 +19,7 @@ DONE_ANSWERED = 1
 
 
 class WrongAnswer(AssertionError):
-    """A port answered a message differently from the golden node, or issued another operation than the message asked."""
+    """A port answered otherwise than the golden node, or issued another operation than the message asked for."""
 
 
 class MessageCheck:
