@@ -46,6 +46,11 @@ def filled(layout: data.StructLayout, **values):
     )
 
 
+def one_of(value, constants):
+    """Whether a hardware value equals one of some constants."""
+    return Cat(value == constant for constant in constants).any()
+
+
 class Shapes:
     """Widths and structs of one configuration. Sizes in beats have `_beats` in their meaning, never bytes.
 

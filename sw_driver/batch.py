@@ -100,7 +100,7 @@ class BatchBuilder:
             partition = self.config.partitions[self.config.partition_of_port[port]]
             rows = max(1, self.config.fill_rows // len(partition.ports))
         ahead, behind = (1, 1) if rows >= 4 else (1, 0) if rows >= 2 else (0, 0)
-        key = {"model_id": model_id, "group": group}
+        key: dict[str, Any] = {"model_id": model_id, "group": group}
         blocks = list(blocks)
         starts: list[int] = []
         writes: list[list[int]] = []

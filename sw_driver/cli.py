@@ -13,12 +13,14 @@ from kvnode.models.config_yaml import load
 from kvnode.models.spec.config import PRESETS, ConfigError, NodeConfig, preset
 from kvnode.models.workloads import Trace, WorkloadError, find_trace, generate, read
 
-from .errors import KvError, TransportError
+from .errors import KvError, NodeError, TransportError
 from .replay import DataMismatch, Replay
 from .report import ReplayProgress, print_report
 from .transports import NAMES, open_transport
 
 DEFAULT_REQUESTS = 300
+#: Blocks of session traces, which name every 64 tokens: in groups of eight they are as long as Mooncake's.
+SESSION_BLOCK_TOKENS = 512
 WAVES_FILE = "kvnode.vcd"
 #: Cycles in the waveform, from when the node has cleared its tables; some 8 kB each.
 WAVES_CYCLES = 4_000
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FileNotFoundError as error:
         print(f"kvnode: {error.filename}: {error.strerror}", file=sys.stderr)
         return USER_ERROR
-    except (AssertionError, DataMismatch, KvError) as error:
+    except (AssertionError, DataMismatch, KvError, NodeError) as error:
         print("\n".join(["kvnode: the node is wrong", str(error), *getattr(error, "__notes__", [])]), file=sys.stderr)
         return NODE_ERROR
     except KeyboardInterrupt:
@@ -88,7 +90,7 @@ def _replay_options(parser: argparse.ArgumentParser, default_on: str) -> None:
     parser.add_argument("--requests", type=int, metavar="N", help="only the first N requests")
     parser.add_argument("--preset", default="sim", help=f"{', '.join(PRESETS)}; default: sim")
     parser.add_argument("--config", type=Path, metavar="YAML", help="a configuration file instead of a preset")
-    parser.add_argument("--block-tokens", type=int, metavar="N", help="tokens of a block; default: the trace's own")
+    parser.add_argument("--block-tokens", type=int, metavar="N", help="tokens of a block; default: the trace's own, 512 for sessions")
     parser.add_argument("--decode", action=argparse.BooleanOptionalAction, default=None,
                         help="store the blocks of the answers; default: only for traces without block ids")  # fmt: skip
     parser.add_argument("--put-order", choices=("tail", "head"), default="tail", help="order of a prefix's new blocks")
@@ -151,7 +153,8 @@ def _replay(options: argparse.Namespace) -> int:
     else:
         print_report(report, _output())
     if options.waves:
-        console.print(f"waveform of cycles {window[0]} to {window[1]}: {WAVES_FILE} (kvnode waves {WAVES_FILE} lists it)")
+        first, last = window
+        console.print(f"waveform of cycles {first} to {last}: {WAVES_FILE} (kvnode waves {WAVES_FILE} lists it)")
     return 0
 
 
@@ -181,7 +184,10 @@ def _trace(options: argparse.Namespace) -> Trace:
     if path.is_dir():
         raise UserError(f"{path}: is a folder")
     try:
-        trace = read(path, options.requests, block_tokens=options.block_tokens)
+        block_tokens = options.block_tokens
+        if block_tokens is None and read(path, 1).kind == "sessions":
+            block_tokens = SESSION_BLOCK_TOKENS
+        trace = read(path, options.requests, block_tokens=block_tokens)
     except ValueError as error:
         raise UserError(str(error)) from None
     if not len(trace):
@@ -218,7 +224,7 @@ def _bench(options: argparse.Namespace) -> int:
     console = Console(stderr=True)
     for name in names:
         with console.status(f"bench {name}") as status:
-            bench = benches.run(name, config, options.quick, lambda text: status.update(f"bench {name}: {text}"))
+            bench = benches.run(name, config, options.quick, status.update)
         if options.json:
             print(json.dumps(bench.to_dict()), flush=True)
         else:

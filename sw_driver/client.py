@@ -45,9 +45,9 @@ class Client:
     """One tenant's view of a node, for one model and group.
 
     `partition` is the tenant, `ports` which of its ports to use (all by default; calls spread their blocks over them).
-    Every call takes as many blocks as you like and returns one `Reply` per block in the order asked. Nothing is retried
-    and nothing waits: a block that another writer holds is BUSY, one that is not there is MISS, and a node that does not
-    answer within the cycle bound of a batch raises `Unanswered`.
+    Every call takes as many blocks as you like and returns one `Reply` per block in the order asked. Nothing is
+    retried and nothing waits: a block that another writer holds is BUSY, one that is not there is MISS, and a node that
+    does not answer within the cycle bound of a batch raises `Unanswered`.
 
     Digests are 32 bytes (`keys.chained_digest` makes them). Data is a multiple of the configuration's `beat_bytes` and
     at most `block_bytes` long. ValueError names what is out of range before anything is sent.
@@ -187,10 +187,10 @@ class Client:
                 raise KvError(Status(status), "ping")
 
     def retire_model(self) -> None:
-        """Make every block of this client's model unreachable, for all who use the partition: new weights, new blocks."""
+        """Make every block of this client's model unreachable, for all who use the partition."""
         self.transport.retire_model(self.partition, self.model_id)
 
-    def _simple(self, opcode: Opcode, digests: Iterable[bytes], **fields: int) -> list[Reply]:
+    def _simple(self, opcode: Opcode, digests: Iterable[bytes], **fields: Any) -> list[Reply]:
         replies: list[Reply] = []
         for part in _cut(digests):
             builder = BatchBuilder(self.config)

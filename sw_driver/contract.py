@@ -1,6 +1,8 @@
 """What every transport, and the client on it, must do: test classes that each implementation is put through.
 
-Subclass in a test module and give `make`; pytest finds the inherited tests. Used by: tests/sw_driver (golden), verif (RTL).
+Subclass in a test module and give `make`; pytest finds the inherited tests.
+
+Used by: tests/sw_driver (golden), verif (RTL).
 """
 
 import random
@@ -92,7 +94,7 @@ class BatchContract(_Suite):
         names = self._status(self._run(transport, builder))
         assert names == ["GRANTED", "OK", "SEALED", "EXISTS", "SKIPPED", "SKIPPED"]
 
-    def test_skipped_request_counts_as_answered_for_those_behind(self, transport: Transport, config: NodeConfig) -> None:
+    def test_skipped_request_counts_as_answered(self, transport: Transport, config: NodeConfig) -> None:
         builder = BatchBuilder(config)
         miss = builder.add(Opcode.LOOKUP, 1, digest=digest_of(config, 9))
         skipped = builder.add(Opcode.PUT_END, 1, handle_from=miss)

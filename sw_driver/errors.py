@@ -22,5 +22,9 @@ class Unanswered(KvError):
         super().__init__(Status.DEADLINE, f"request {index} ({opcode.name}) was not answered within {limit}")
 
 
+class NodeError(Exception):
+    """The node broke the rules of its streams; the message says where, a note which waveform shows it."""
+
+
 class TransportError(Exception):
     """A transport cannot be opened here; the message says what is missing and how to get it."""

@@ -12,6 +12,7 @@ import numpy as np
 from kvnode.models.spec.enums import Opcode, Status
 from kvnode.models.workloads import Trace
 
+from .errors import Unanswered
 from .transport import SKIPPED, Batch, RunResult, Transport
 from .workload import Expansion, Job, reference_hits
 
@@ -209,9 +210,10 @@ class Replay:
         first = next((at for at, (a, b) in enumerate(zip(found, expected)) if a != b), min(len(found), len(expected)))
         row = result.results[index]
         return (
-            f"port {job.port}: READ of block {digest[::-1].hex()} (partition {job.partition}, model {job.model_id}, slot "
-            f"{int(row['header']['slot'])}) answered OK with {len(found)} bytes in cycles {int(row['first_cycle'])} to "
-            f"{int(row['last_cycle'])}; byte {first} is the first that differs. {self.transport.capture()}"
+            f"port {job.port}: READ of block {digest[::-1].hex()} (partition {job.partition}, model {job.model_id}, "
+            f"slot {int(row['header']['slot'])}) answered OK with {len(found)} bytes in cycles "
+            f"{int(row['first_cycle'])} to {int(row['last_cycle'])}; byte {first} is the first that "
+            f"differs. {self.transport.capture()}"
         )
 
     def _run(self, batch: Batch, payload: bytes) -> RunResult:
@@ -222,7 +224,11 @@ class Replay:
         )
         report = self.report
         report.run_s += time.perf_counter() - started
-        result.require_answers(batch)
+        try:
+            result.require_answers(batch)
+        except Unanswered as error:
+            error.add_note(self.transport.capture())
+            raise
         report.cycles += result.cycles
         report.operations += result.operation_count
         status = np.where(result.results["done"] == SKIPPED, 255, result.results["header"]["status"].astype(np.int64))

@@ -84,7 +84,8 @@ def _figures(data: dict[str, Any]) -> Table:
     table.add_column("value", justify="right")
     rate, blocks = data["hit_rate"], data["blocks"]
     table.add_row("requests", f"{data['requests']:,}")
-    table.add_row("blocks asked / matched / read", " / ".join(f"{blocks[name]:,}" for name in ("asked", "matched", "read")))
+    counts = " / ".join(f"{blocks[name]:,}" for name in ("asked", "matched", "read"))
+    table.add_row("blocks asked / matched / read", counts)
     for kind in ("block", "token"):
         table.add_row(
             f"{kind} hit rate (infinite cache, LRU)",
@@ -95,9 +96,11 @@ def _figures(data: dict[str, Any]) -> Table:
     table.add_row("beats read / written", f"{data['beats']['read']:,} / {data['beats']['written']:,}")
     if data["cycles"]:
         bandwidth = data["bandwidth_percent"]
+        percent = f"{bandwidth['read']:.1f} / {bandwidth['write']:.1f}"
         table.add_row("cycles", f"{data['cycles']:,}")
-        table.add_row("bandwidth, % of the port limit, read / write", f"{bandwidth['read']:.1f} / {bandwidth['write']:.1f}")
-        for name, title in (("lookup", "lookup latency (MATCH sent to answer)"), ("first_beat", "first beat of a READ")):
+        table.add_row("bandwidth, % of the port limit, read / write", percent)
+        titles = {"lookup": "lookup latency (MATCH sent to answer)", "first_beat": "first-beat latency (READ)"}
+        for name, title in titles.items():
             latency = data["latency_cycles"][name]
             if latency:
                 text = " / ".join(f"{latency[key]:,.0f}" for key in ("min", "median", "p99", "max"))

@@ -13,17 +13,17 @@ from kvnode.models.spec.requests import BY_HANDLE_ONLY
 from .errors import TransportError
 
 TOP = "kvnode_node"
-#: Nanoseconds of a cycle in the harness's waveforms. What stands at its first is settled; the clock rises at the second.
+#: Nanoseconds of a cycle in the harness's waveforms: at the first all is settled, at the second the clock rises.
 CYCLE_TIME = 2
 COLUMNS = ("cycle", "port", "direction", "what", "tag", "block", "length", "beats")
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """One message. `cycle`: its first beat was taken. `what`: opcode of a request, status and opcode of a response.
+    """One message. `cycle`: its first beat was taken. `what`: opcode of a request, status and opcode of an answer.
 
-    `block`: the digest or handle that a request names, the slot that a response gives. `length`: bytes, from the header.
-    `beats`: how many were seen; `complete` is False for a message that the waveform begins or ends in.
+    `block`: the digest or handle that a request names, the slot that a response gives. `length`: bytes, from the
+    header. `beats`: how many were seen; `complete` is False for one that the waveform ends in.
     """
 
     cycle: int
@@ -41,10 +41,10 @@ class Transaction:
 
 
 def transactions(path: Path) -> list[Transaction]:
-    """All messages in the file, by the cycle of their first beat. Raises TransportError for a file that is no waveform of
-    a node.
+    """All messages in the file, by the cycle of their first beat. Begin the waveform between messages: the rest of one
+    that began before it is taken for a message.
 
-    A message that began before the waveform is left out: its first beat seen is no header.
+    Raises TransportError for a file that is no waveform of a node.
     """
     signals = _read(path)
     found: list[Transaction] = []
@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[str, Any]:
         names = VCDVCD(str(path), only_sigs=True).signals
     except Exception as error:  # The parser has no exceptions of its own.
         raise TransportError(f"{path}: is not a VCD file ({type(error).__name__}: {error})") from None
-    chosen = {}
+    chosen: dict[str, str] = {}
     for name in names:
         parts = name.split(".")
         plain = parts[-1].split("[")[0]

@@ -1,9 +1,9 @@
 """From the requests of a trace to operations of the node, closed-loop on dependencies.
 
-A request becomes: MATCH of its floor(input / block tokens) digests, READ of the leading hits, then PUT_START, WRITE and
-PUT_END of the rest, tail first (`put_order`). The open tail of a prompt is never stored. Requests run in waves: a wave
-holds at most one request of a conversation, and its reads and writes are answered before the next wave's first MATCH, so
-that a read never overtakes the seal that it depends on.
+A request becomes: MATCH of its floor(input / block tokens) digests, READ of the leading hits, then PUT_START, WRITE
+and PUT_END of the rest, tail first (`put_order`). The open tail of a prompt is never stored. Requests run in waves: a
+wave holds at most one request of a conversation, and its reads and writes are answered before the next wave's first
+MATCH, so that a read never overtakes the seal that it depends on.
 
 Answers of the model (`decode`): where the trace names the blocks of later turns, these already are the answers' blocks,
 and the next turn writes them; so decode is off by default. It is on by default for traces without block ids,
@@ -175,10 +175,10 @@ class Expansion:
         digests = [self._digest(model_id, name) for name in request.block_ids.tolist()]
         decoded = []
         if self.decode:
-            block_tokens = self.trace.block_tokens
-            first, end = request.input_tokens // block_tokens, (request.input_tokens + request.output_tokens) // block_tokens
+            sizes = request.input_tokens, request.input_tokens + request.output_tokens
+            places = range(*(size // self.trace.block_tokens for size in sizes))
             who = f"request-{number}" if request.conversation == UNKNOWN_CONVERSATION else f"{request.conversation}"
-            decoded = [self._digest(model_id, f"decode/{who}/{position}") for position in range(first, end)]
+            decoded = [self._digest(model_id, f"decode/{who}/{place}") for place in places]
         return Job(number, partition, port, model_id, digests, decoded)
 
     def match_batch(self, jobs: list[Job]) -> BatchBuilder:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from ..spec.coherence import Event, View, decide
 from ..spec.config import NodeConfig
-from ..spec.enums import Kind, State, Status
+from ..spec.enums import SWEEPER_KINDS, Kind, State, Status
 from .block_table import Block
 from .partitions import GoldenPartition
 
@@ -77,7 +77,7 @@ class GoldenDirectory:
         if kind == Kind.RETIRE_MODEL:
             epoch = part.epochs[op.model_id] = (part.epochs[op.model_id] + 1) % (1 << self.config.epoch_bits)
             return self._no_block(part, Status.OK, epoch)
-        if kind in (Kind.VISIT, Kind.REAP):
+        if kind in SWEEPER_KINDS:
             return self._sweep(part, op, cycle)
         epoch = part.epochs[op.model_id]
         if op.by_handle:
@@ -140,6 +140,8 @@ class GoldenDirectory:
         block.age = outcome.age
         if op.kind == Kind.VISIT:
             part.hand = (op.slot + 1) % part.slots
+        elif op.kind == Kind.PATROL:
+            part.patrol = (op.slot + 1) % part.slots
         else:
             part.retire_queue.remove(op.slot)
             part.index.remove(block.pair, block.where)

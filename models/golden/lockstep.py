@@ -90,6 +90,8 @@ class Lockstep:
         part = self.node.partitions[partition]
         if kind == Kind.VISIT and slot != part.hand:
             self._fail(row, f"the sweeper visits slot {slot}, its hand is at {part.hand}")
+        if kind == Kind.PATROL and slot != part.patrol:
+            self._fail(row, f"the sweeper patrols slot {slot}, its patrol is at {part.patrol}")
         if kind == Kind.REAP and (not part.retire_queue or slot != part.retire_queue[0]):
             self._fail(row, f"the sweeper reaps slot {slot}, retiring are {list(part.retire_queue)[:4]}")
         if slot >= part.slots:

@@ -80,7 +80,11 @@ class GoldenNode(GoldenDirectory):
 
     def retire_model(self, partition: int, model_id: int) -> None:
         """Make every block of a model unreachable, in one write whatever it holds; the sweeper takes their slots."""
-        self.operate(Operation(self.config.ports, Kind.RETIRE_MODEL, partition, model_id=model_id))
+        sweeper, part = self.config.ports, self.partitions[partition]
+        self.operate(Operation(sweeper, Kind.RETIRE_MODEL, partition, model_id=model_id))
+        for _ in range(part.slots):
+            self.operate(Operation(sweeper, Kind.PATROL, partition, slot=part.patrol))
+        self.sweep(partition)
 
     def handle_of(self, answer: Answer) -> int:
         """The handle an answer carries, as the `digest` field of a by-handle request."""
@@ -155,8 +159,8 @@ class GoldenNode(GoldenDirectory):
 
     def _match(self, port: int, partition: int, fields: dict[str, int], payload: bytes) -> Answer:
         count = 0
-        for position in range(0, min(len(payload), fields["length"]), 32):
-            digest = int.from_bytes(payload[position : position + 32], "little")
+        for position in range(0, min(len(payload), fields["length"]) // 32 * 32, 32):
+            digest = int.from_bytes(payload[position : position + 32], "little") & (1 << self.config.digest_bits) - 1
             operation = Operation(
                 port,
                 Kind.MATCH,

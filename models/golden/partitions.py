@@ -28,6 +28,7 @@ class GoldenPartition:
         self.epochs = [0] * config.models
         self.retire_queue: deque[int] = deque()
         self.hand = 0
+        self.patrol = 0
         self._unused = 0
         self._freed: deque[int] = deque()
 
@@ -37,8 +38,9 @@ class GoldenPartition:
 
     @property
     def low(self) -> bool:
-        """Fewer free slots than the low watermark: the sweeper ages and evicts."""
-        return self.slots - self._unused + len(self._freed) < self.low_watermark_slots
+        """Fewer slots free, or on their way to it, than the low watermark: the sweeper ages and evicts."""
+        spare = self.slots - self._unused + len(self._freed) + len(self.retire_queue)
+        return spare < self.low_watermark_slots
 
     def pop_free(self) -> int:
         """Next slot to be granted; the caller has checked `free_count`."""

@@ -10,7 +10,7 @@ Used by: golden.node, rtl.node.coherence, verif.
 import enum
 from typing import NamedTuple
 
-from .enums import Kind, State, Status
+from .enums import SWEEPER_KINDS, Kind, State, Status
 from .policy import AGE_ON_HIT, AGE_ON_INSERT, visit
 
 
@@ -167,10 +167,10 @@ def classify(kind: Kind, v: View) -> Event:
         return Event.REVOKE_FOREIGN if filling and not v.owner else Event.REVOKE
     if kind == Kind.DROP:
         return Event.DROP
-    if kind == Kind.VISIT:
+    if kind in (Kind.VISIT, Kind.PATROL):
         if v.state in (State.FILLING, State.SEALED) and v.stale:
             return Event.EVICT
-        if v.state == State.SEALED and v.low:
+        if kind == Kind.VISIT and v.state == State.SEALED and v.low:
             return Event.EVICT if visit(v.age, v.klass)[0] else Event.AGE
         return Event.KEEP
     if kind == Kind.REAP:
@@ -194,7 +194,7 @@ def decide(kind: Kind, by_handle: bool, v: View) -> Outcome:
     if by_handle and not v.present:
         return Outcome(Event.ANSWER, v.state, Status.STALE_HANDLE, v.accepted, v.landed, v.age)
     event = classify(kind, v)
-    met = v.state if v.present or kind in (Kind.VISIT, Kind.REAP) else State.FREE
+    met = v.state if v.present or kind in SWEEPER_KINDS else State.FREE
     state, status = TRANSITIONS[met, event]
     accepted, landed, age = v.accepted, v.landed, v.age
     if event == Event.ADMIT:
@@ -210,6 +210,6 @@ def decide(kind: Kind, by_handle: bool, v: View) -> Outcome:
         age = AGE_ON_HIT
     elif event == Event.AGE:
         age = visit(age, v.klass)[1]
-    if not (v.present or event in (Event.ADMIT, Event.REAP) or kind == Kind.VISIT):
+    if not (v.present or event == Event.ADMIT or kind in SWEEPER_KINDS):
         state = v.state
     return Outcome(event, state, status, accepted, landed, age)

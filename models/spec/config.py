@@ -94,10 +94,16 @@ class NodeConfig:
         _check(0 < self.max_payload_bytes <= self.block_bytes and self.max_payload_bytes % unit == 0,
                "max_payload_bytes", self.max_payload_bytes,
                f"must be a multiple of {unit} and at most block_bytes")  # fmt: skip
+        _check(self.block_bytes < 1 << 32, "block_bytes", self.block_bytes, "must fit the 4 bytes of a length")
+        _check(self.max_match_digests < 1 << 16, "max_payload_bytes", self.max_payload_bytes,
+               "must hold at most 65535 digests of 32 bytes, the count of a response")  # fmt: skip
         _check(len(self.partitions) > 0, "partitions", self.partitions, "at least one is needed")
         owned = sorted(port for partition in self.partitions for port in partition.ports)
         _check(owned == list(range(self.ports)), "partitions", [p.ports for p in self.partitions],
                f"must own each of the ports 0..{self.ports - 1} exactly once")  # fmt: skip
+        for index, partition in enumerate(self.partitions):
+            _check(0 <= partition.slots_log2 <= 32, f"partitions[{index}].slots_log2", partition.slots_log2,
+                   "must be 0 to 32")  # fmt: skip
         for index, partition in enumerate(self.partitions):
             key = f"partitions[{index}]"
             _check(partition.slots >= self.ways, f"{key}.slots_log2", partition.slots_log2,
@@ -164,6 +170,11 @@ class NodeConfig:
     def partition_of_port(self) -> tuple[int, ...]:
         owner = {port: index for index, partition in enumerate(self.partitions) for port in partition.ports}
         return tuple(owner[port] for port in range(self.ports))
+
+    @property
+    def sweep_order(self) -> tuple[int, ...]:
+        """Partitions in the order of the sweeper's turns: one turn for each port, so that room is made as fast as used."""
+        return self.partition_of_port
 
     # Dictionaries in and out.
 
@@ -261,7 +272,7 @@ PRESETS = {
         beat_bytes=32,
         block_bytes=4096,
         max_payload_bytes=4096,
-        partitions=_partitions(("large", (0, 3), 12, 32), ("left", (1,), 11, 16), ("right", (2,), 11, 16)),
+        partitions=_partitions(("large", (0, 3), 12, 64), ("left", (1,), 11, 32), ("right", (2,), 11, 32)),
     ),
     "wide": NodeConfig(
         name="wide",
@@ -270,7 +281,7 @@ PRESETS = {
         block_bytes=8192,
         max_payload_bytes=4096,
         partitions=_partitions(
-            ("large", (0, 2, 4, 6), 12, 32), ("middle", (1, 3), 11, 16), ("left", (5,), 10, 8), ("right", (7,), 10, 8)
+            ("large", (0, 2, 4, 6), 12, 64), ("middle", (1, 3), 11, 32), ("left", (5,), 10, 16), ("right", (7,), 10, 16)
         ),
         models=8,
         fill_rows=16,

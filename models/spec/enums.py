@@ -88,7 +88,8 @@ class Kind(enum.IntEnum):
     """Operation of the directory pipeline; also the `kind` of a trace record.
 
     ANSWER changes nothing and answers the status the port decided on (a ping, or a refused message). LAND is issued by
-    a port when the last beat of a WRITE is in the store. VISIT, REAP and RETIRE_MODEL are the sweeper's.
+    a port when the last beat of a WRITE is in the store. The rest are the sweeper's: VISIT is a step of the eviction
+    clock, PATROL a look for blocks of retired models, REAP frees a slot, RETIRE_MODEL raises a model's epoch.
     """
 
     ANSWER = 0
@@ -104,7 +105,11 @@ class Kind(enum.IntEnum):
     VISIT = 10
     REAP = 11
     RETIRE_MODEL = 12
+    PATROL = 13
 
+
+#: Operations of the sweeper on the slot that they name.
+SWEEPER_KINDS = (Kind.VISIT, Kind.REAP, Kind.PATROL)
 
 #: The operation a port issues for a well-formed request of each opcode.
 KIND_OF_OPCODE = {

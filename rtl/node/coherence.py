@@ -7,10 +7,10 @@ from amaranth.utils import bits_for
 
 from kvnode.models.spec.coherence import TRANSITIONS, Event
 from kvnode.models.spec.config import NodeConfig
-from kvnode.models.spec.enums import Kind, State, Status
+from kvnode.models.spec.enums import SWEEPER_KINDS, Kind, State, Status
 from kvnode.models.spec.policy import AGE_MAX, AGE_ON_HIT, AGE_ON_INSERT, CLASS_COUNT, visit
 
-from ..layouts import AGE_BITS, CLASS_BITS, KIND_BITS, STATE_BITS, STATUS_BITS, Shapes
+from ..layouts import AGE_BITS, CLASS_BITS, KIND_BITS, STATE_BITS, STATUS_BITS, Shapes, one_of
 
 EVENT_BITS = bits_for(max(Event))
 
@@ -117,17 +117,17 @@ class Coherence(wiring.Component):
                 m.d.comb += event.eq(either(foreign, Event.REVOKE_FOREIGN, Event.REVOKE))
             with m.Case(Kind.DROP):
                 m.d.comb += event.eq(Event.DROP)
-            with m.Case(Kind.VISIT):
+            with m.Case(Kind.VISIT, Kind.PATROL):
                 m.d.comb += event.eq(Event.KEEP)
                 with m.If(((v.state == State.FILLING) | (v.state == State.SEALED)) & v.stale):
                     m.d.comb += event.eq(Event.EVICT)
-                with m.Elif((v.state == State.SEALED) & v.low):
+                with m.Elif((self.kind == Kind.VISIT) & (v.state == State.SEALED) & v.low):
                     m.d.comb += event.eq(either(evict, Event.EVICT, Event.AGE))
             with m.Case(Kind.REAP):
                 m.d.comb += event.eq(Event.REAP)
 
         met = Signal(STATE_BITS)
-        swept = (self.kind == Kind.VISIT) | (self.kind == Kind.REAP)
+        swept = one_of(self.kind, SWEEPER_KINDS)
         m.d.comb += [met.eq(Mux(v.present | swept, v.state, State.FREE)), self.state.eq(met)]
         with m.Switch(Cat(event, met)):
             for (state, happens), (following, status) in self.transitions.items():

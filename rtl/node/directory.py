@@ -10,11 +10,11 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from kvnode.models.spec.config import NodeConfig
-from kvnode.models.spec.enums import Kind, State, Status
+from kvnode.models.spec.enums import SWEEPER_KINDS, Kind, State, Status
 from kvnode.models.spec.messages import TraceFlag
 from kvnode.models.spec.timing import STATE_COMMIT_STAGE
 
-from ..layouts import STATE_BITS, STATUS_BITS, TRACE_STRUCT, Shapes
+from ..layouts import STATE_BITS, STATUS_BITS, TRACE_STRUCT, Shapes, one_of
 from ..memory import DelayLine
 from .block_table import BlockTable
 from .coherence import Coherence
@@ -50,6 +50,7 @@ class Directory(wiring.Component):
                 "partition": In(shapes.partition_bits),
                 "operation": In(shapes.operation),
                 "digest": In(config.digest_bits),
+                "low": Out(len(config.partitions)),
                 "ready": Out(1),
                 "result_valid": Out(1),
                 "result_owner": Out(shapes.owner_bits),
@@ -158,15 +159,13 @@ class Directory(wiring.Component):
             index.remove_where.eq(op5.where),
             index.remove_base.eq(Array(row_bases)[s5.partition]),
         ]
-        direct5 = op5.by_handle | (op5.kind == Kind.VISIT) | (op5.kind == Kind.REAP)
-        low = free.s5_count < Array(p.low_watermark_slots for p in config.partitions)[s5.partition]
+        direct5 = op5.by_handle | one_of(op5.kind, SWEEPER_KINDS)
         verdict = data.StructLayout(
             {
                 "slot": shapes.slot_bits,
                 "physical": blocks.address_bits,
                 "reached": 1,
                 "granted": 1,
-                "low": 1,
                 "fill_row": shapes.fill_row_bits,
                 "where": shapes.where,
                 "free_count": shapes.slot_bits + 1,
@@ -180,7 +179,6 @@ class Directory(wiring.Component):
             verdicts[6].physical.eq(Array(slot_bases)[s5.partition] | slot5),
             verdicts[6].reached.eq(op5.by_handle | index.s5_hit),
             verdicts[6].granted.eq(grant),
-            verdicts[6].low.eq(low),
             verdicts[6].fill_row.eq(fills.s5_row),
             verdicts[6].where.eq(index.s5_choice),
             verdicts[7].eq(verdicts[6]),
@@ -230,7 +228,7 @@ class Directory(wiring.Component):
         # Stage 8: decide and commit.
         s8, op8, v8 = heads[8], ops[8], verdicts[8]
         meets = s8.valid & (op8.kind != Kind.ANSWER) & (op8.kind != Kind.RETIRE_MODEL)
-        swept = (op8.kind == Kind.VISIT) | (op8.kind == Kind.REAP)
+        swept = one_of(op8.kind, SWEEPER_KINDS)
         live = (state8.state == State.FILLING) | (state8.state == State.SEALED)
         chains = Array(Signal(name=f"chained_{port}") for port in range(config.ports))
         chained, present, touched = Signal(), Signal(), Signal()
@@ -255,8 +253,14 @@ class Directory(wiring.Component):
             view.chained.eq(chained),
             view.whole.eq(op8.whole),
             view.stale.eq(stale),
-            view.low.eq(v8.low),
+            view.low.eq(self.low.bit_select(s8.partition, 1)),
         ]
+        # Slots free or on their way to it; eviction keeps this above the low watermark.
+        spares = [Signal(p.slots_log2 + 1, init=p.slots, name=f"spare_{i}") for i, p in enumerate(config.partitions)]
+        for i, partition in enumerate(config.partitions):
+            m.d.comb += self.low[i].eq(spares[i] < partition.low_watermark_slots)
+            with m.If(s8.valid & (s8.partition == i)):
+                m.d.sync += spares[i].eq(spares[i] - v8.granted + self.retire)
         with m.If(meets & (op8.kind == Kind.MATCH)):
             m.d.sync += chains[s8.owner].eq(coherence.status == Status.HIT)
         after = blocks.commit_state

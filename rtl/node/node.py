@@ -105,6 +105,7 @@ class Node(wiring.Component):
             directory.digest.eq(Array([p.digest for p in ports] + [Const(0, config.digest_bits)])[chosen]),
             directory.partition.eq(Array([*config.partition_of_port, sweeper.partition])[chosen]),
             sweeper.taken.eq(start & (chosen == count)),
+            sweeper.low.eq(directory.low),
             sweeper.push.eq(directory.retire),
             sweeper.push_partition.eq(directory.retire_partition),
             sweeper.push_slot.eq(directory.retire_slot),

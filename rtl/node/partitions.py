@@ -20,8 +20,8 @@ class FreeLists(wiring.Component):
 
     Contract, for one operation per cycle: `s5_any` says that `s5_partition` has a free slot and `s5_slot` is the next;
     `pop` takes it, `push` gives `push_slot` back; both are seen by the operation that is at stage 5 in the next cycle.
-    `s4_partition` is the partition that is at stage 5 a cycle later. `s5_count` is the number of free slots before the
-    operation, `s6_count` after it.
+    `s4_partition` is the partition that is at stage 5 a cycle later. `s6_count` is the number of free slots after
+    the operation.
 
     Given-back slots lie in two memories, even and odd positions, so that the head and the one behind it are read at
     once and the choice between them can wait for the operation in front.
@@ -39,7 +39,6 @@ class FreeLists(wiring.Component):
                 "s5_partition": In(partition_bits),
                 "s5_any": Out(1),
                 "s5_slot": Out(slot_bits),
-                "s5_count": Out(slot_bits + 1),
                 "s6_count": Out(slot_bits + 1),
                 "pop": In(1),
                 "push": In(1),
@@ -96,7 +95,6 @@ class FreeLists(wiring.Component):
             free_count.eq(Array(free)[self.s5_partition]),
             self.s5_any.eq(free_count != 0),
             self.s5_slot.eq(Mux(unused_left, unused_slot, first)),
-            self.s5_count.eq(free_count),
         ]
         pop_list = self.pop & ~unused_left
         m.d.sync += [

@@ -16,11 +16,11 @@ HOLDS_PER_PORT = 4
 
 
 class Sweeper(wiring.Component):
-    """Visits the partitions in a fixed order, one operation in each of its turns.
+    """Visits the partitions in the order `config.sweep_order`, one operation in each of its turns.
 
     In a partition's turn it retires a model if a register write asks for it, else reaps the oldest retiring slot unless
-    a transfer holds it, else visits the slot under the clock hand. Nothing that happens in a partition moves the turn
-    of another.
+    a transfer holds it, else moves the hand of the eviction clock if the partition is short of free slots (`low`), else
+    patrols for blocks of retired models. Nothing that happens in a partition moves the turn of another.
 
     Ports: `operation` for `partition`, taken with `taken` (one turn in ports + 1 cycles); `push*` appends a slot that
     began to retire; `holds` are the slots held by each port's transfers; `register_*` is the plain register write port,
@@ -38,6 +38,7 @@ class Sweeper(wiring.Component):
                 "operation": Out(self.shapes.operation),
                 "partition": Out(partition_bits),
                 "taken": In(1),
+                "low": In(len(config.partitions)),
                 "push": In(1),
                 "push_partition": In(partition_bits),
                 "push_slot": In(self.shapes.slot_bits),
@@ -56,8 +57,9 @@ class Sweeper(wiring.Component):
         count = len(config.partitions)
         m.submodules.queues = queues = RetireQueues(config)
         hands = [Signal(p.slots_log2, name=f"hand_{i}") for i, p in enumerate(config.partitions)]
-        partition = self.partition
-        kind, slot = Signal(KIND_BITS, init=Kind.VISIT), Signal(self.shapes.slot_bits)
+        partition, position = self.partition, Signal(range(len(config.sweep_order)))
+        patrols = [Signal(p.slots_log2, name=f"patrol_{i}") for i, p in enumerate(config.partitions)]
+        kind, slot = Signal(KIND_BITS), Signal(self.shapes.slot_bits)
 
         pending, pending_partition, pending_model = Signal(), Signal.like(partition), Signal(self.shapes.model_bits)
         known = (
@@ -82,8 +84,9 @@ class Sweeper(wiring.Component):
 
         retire_model = pending & (pending_partition == partition)
         reap = queues.ready & ~held.bit_select(partition, 1)
+        low = self.low.bit_select(partition, 1)
         m.d.comb += [
-            slot.eq(Array(hands)[partition]),
+            partition.eq(Array(config.sweep_order)[position]),
             self.operation.eq(
                 filled(self.shapes.operation, kind=kind, slot=slot, model_id=pending_model, where=queues.item_where)
             ),
@@ -93,20 +96,18 @@ class Sweeper(wiring.Component):
             queues.push_slot.eq(self.push_slot),
             queues.push_where.eq(self.push_where),
         ]
+        with m.If(self.taken):
+            m.d.sync += position.eq(position + 1)
         with m.If(retire_model):
             m.d.comb += kind.eq(Kind.RETIRE_MODEL)
-        with m.Elif(reap):
-            m.d.comb += [kind.eq(Kind.REAP), slot.eq(queues.item_slot)]
-        with m.If(self.taken):
-            m.d.sync += partition.eq(partition + 1)
-            with m.If(partition == count - 1):
-                m.d.sync += partition.eq(0)
-            with m.If(retire_model):
+            with m.If(self.taken):
                 m.d.sync += pending.eq(0)
-            with m.Elif(reap):
-                m.d.comb += queues.pop.eq(1)
-            with m.Else():
+        with m.Elif(reap):
+            m.d.comb += [kind.eq(Kind.REAP), slot.eq(queues.item_slot), queues.pop.eq(self.taken)]
+        for moves, name, places in ((low, Kind.VISIT, hands), (~low, Kind.PATROL, patrols)):
+            with m.If(~retire_model & ~reap & moves):
+                m.d.comb += [kind.eq(name), slot.eq(Array(places)[partition])]
                 for i in range(count):
-                    with m.If(partition == i):
-                        m.d.sync += hands[i].eq(hands[i] + 1)
+                    with m.If(self.taken & (partition == i)):
+                        m.d.sync += places[i].eq(places[i] + 1)
         return m

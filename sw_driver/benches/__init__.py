@@ -42,7 +42,7 @@ def run(
 ) -> Bench:
     """Measure. `config`: in place of the bench's own. `quick`: a short run, to see that it works; not a result."""
     module = importlib.import_module(f"{__name__}.{name}")
-    bench: Bench = module.run(config, quick, progress)
+    bench: Bench = module.run(config, quick, lambda text: progress(f"bench {name}: {text}"))
     return bench
 
 

@@ -9,7 +9,7 @@ from ..errors import TransportError
 from ..transports.golden_parts import policy_rows
 from . import Bench, Progress
 
-#: Trace and the tokens of its blocks: one size for all, Claude's blocks of 64 in groups of eight (exact, see `coarsen`).
+#: Trace and the tokens of its blocks: one size for all, Claude's 64 in groups of eight (exact: `workloads.coarsen`).
 TRACES = {
     "mooncake_conversation": 512,
     "claude_code_v6": 512,
@@ -21,15 +21,15 @@ QUICK_REQUESTS = 300
 def run(config: NodeConfig | None, quick: bool, progress: Progress) -> Bench:
     """Points are hundredths of all block accesses: prefix hits of the clock minus block hits of LRU of the same size.
 
-    `*_vs_lru_prefix` is the harder comparison of prefix hits on both sides: where requests are as large as the cache, LRU
-    is counted before a request pushes out its own prefix.
+    `*_vs_lru_prefix` is the harder comparison of prefix hits on both sides: where requests are as large as the
+    cache, LRU is counted before a request pushes out its own prefix.
     """
     bench = Bench("policy", config.name if config else "none")
     points: dict[str, list[float]] = {"lru": [], "lru_prefix": []}
     for name, block_tokens in TRACES.items():
         path = find_trace(name)
         if path is None:
-            raise TransportError(f"trace {name}* is not in {traces_folder()}: set KVNODE_TRACES to the folder of traces")
+            raise TransportError(f"trace {name}* is not in {traces_folder()}: set KVNODE_TRACES to their folder")
         progress(name)
         trace = read(path, QUICK_REQUESTS if quick else None, block_tokens=block_tokens)
         for row in policy_rows(trace):

@@ -130,7 +130,7 @@ def _first_beat(transport: Transport, blocks: list[bytes]) -> int:
     config = transport.config
     builder = BatchBuilder(config)
     apart = config.block_beats + 40 * config.ports
-    for phase in range(config.ports * (config.ports + 1)):
+    for _ in range(config.ports * (config.ports + 1)):
         for port in range(config.ports):
             builder.read(port, blocks[port * BLOCKS_PER_PORT])
     batch, payload = builder.build()

@@ -24,10 +24,10 @@ _UNUSED = ("member", "ttl", "deadline", "reserved", "session_epoch", "session", 
 
 
 class GoldenTransport:
-    """`Transport` on `GoldenNode`. Requests are executed in array order; `idle`, `backpressure` and cycles mean nothing.
+    """`Transport` on `GoldenNode`. Requests are executed in array order; idle, backpressure and cycles mean nothing.
 
-    Plain requests are taken to the directory directly; whatever may be malformed goes through `GoldenNode.request`, which
-    answers every message there is. Both give the same answers (tests/sw_driver/test_golden_transport.py).
+    Plain requests are taken to the directory directly; whatever may be malformed goes through `GoldenNode.request`,
+    which answers every message there is. Both give the same answers (tests/sw_driver/test_golden_transport.py).
 
     Used by: replay --on golden, client, tests.
     """
@@ -104,8 +104,9 @@ class _Run:
         digests = header["digest"].tobytes()
         rows = zip(
             batch["port"].tolist(), batch["handle_from"].tolist(), batch["payload_bytes"].tolist(),
-            batch["payload_offset"].tolist(), header["opcode"].tolist(), header["flags"].tolist(), header["klass"].tolist(),
-            header["model_id"].tolist(), header["group"].tolist(), header["offset"].tolist(), header["length"].tolist(),
+            batch["payload_offset"].tolist(), header["opcode"].tolist(), header["flags"].tolist(),
+            header["klass"].tolist(), header["model_id"].tolist(), header["group"].tolist(),
+            header["offset"].tolist(), header["length"].tolist(),
         )  # fmt: skip
         opcodes, tags = header["opcode"].tolist(), header["tag"].tolist()
         answers: list[tuple[int, ...] | None] = []
@@ -152,10 +153,9 @@ class _Run:
             count = 0
             for at in range(payload_offset, payload_offset + payload_bytes, 32):
                 key = int.from_bytes(self.payload[at : at + 32], "little")
-                status = node.operate(
-                    Operation(port, Kind.MATCH, partition, model_id, group, digest=key, chain_first=at == payload_offset)
-                ).status
-                if status != Status.HIT:
+                first = at == payload_offset
+                operation = Operation(port, Kind.MATCH, partition, model_id, group, digest=key, chain_first=first)
+                if node.operate(operation).status != Status.HIT:
                     break
                 count += 1
             self.operations["MATCH"] += payload_bytes // 32
@@ -169,14 +169,14 @@ class _Run:
             slot, generation = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
             key = 0
         operation = Operation(
-            port, KIND_OF_OPCODE[opcode], partition, model_id, group, klass, by_handle, slot, generation,
+            port, KIND_OF_OPCODE[Opcode(opcode)], partition, model_id, group, klass, by_handle, slot, generation,
             offset // beat_bytes, length // beat_bytes, key,
         )  # fmt: skip
         result = node.operate(operation)
         self.operations[Opcode(opcode).name] += 1
         part = node.partitions[partition]
         if opcode == Opcode.WRITE and result.status == Status.OK:
-            part.store.write(slot, offset, self.payload[payload_offset : payload_offset + payload_bytes])
+            part.store.write(slot, offset, bytes(self.payload[payload_offset : payload_offset + payload_bytes]))
             result = node.operate(operation._replace(kind=Kind.LAND, whole=True))
             self.operations["LAND"] += 1
         answer_length = result.length * beat_bytes

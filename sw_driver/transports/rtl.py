@@ -11,9 +11,9 @@ from kvnode.models.golden import Difference, Lockstep
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES
 from kvnode.verif.harness.build import BuildError
-from kvnode.verif.harness.harness import Harness, HarnessError, HarnessStall
+from kvnode.verif.harness.harness import Harness, HarnessError, HarnessStall, RunError
 
-from ..errors import TransportError
+from ..errors import NodeError, TransportError
 from ..transport import Batch, RunResult, check_batch, check_patterns, cycle_bound
 
 #: Register of the write port: partition << 16 | model_id retires a model.
@@ -31,9 +31,9 @@ Run = tuple[Batch, Any, dict[str, Any]]
 class RtlTransport:
     """`Transport` on a Verilated node. Lockstep: a run whose trace the golden node does not follow raises Difference.
 
-    Then, and when a response stream breaks its rules, the batches since reset are run again on a node with waves and
-    the last cycles are written to a file, which a note of the exception names. Beyond 512 MiB of batches the note says
-    which cycles to ask for instead (`waves`, `window`).
+    Then, and when a response stream breaks its rules (NodeError), the batches since reset are run again on a node with
+    waves, and the cycles around the error are written to a file, which a note of the exception names. Beyond 512 MiB of
+    batches the note says which cycles to ask for instead (`waves`, `window`).
 
     `waves`: write cycles `window` (first, last) of the whole run to this VCD file; slower. `fault`: of tests only.
     `progress` is told the stages of building the model, which takes half a minute the first time and is then cached.
@@ -96,23 +96,22 @@ class RtlTransport:
             raise TransportError("the node did not answer an earlier run; open it anew")
         if max_cycles is None:
             max_cycles = cycle_bound(self.config, batch, idle, backpressure)
-        options = {"max_cycles": max_cycles, "idle": idle, "backpressure": backpressure, "seed": seed}
+        options: dict[str, Any] = {"max_cycles": max_cycles, "idle": idle, "backpressure": backpressure, "seed": seed}
         payload_array = np.frombuffer(payload, np.uint8)
         self._remember((batch, payload_array, options), batch.nbytes + len(payload))
         try:
             result = self.harness.run(batch, payload_array, progress=progress, **options)
         except HarnessStall as stall:
-            assert stall.result is not None
             self._stuck, result = True, stall.result
-        except HarnessError as error:
+        except RunError as error:
             self._stuck = True
-            if error.result is not None:
-                self._check(error.result.trace)
-            error.add_note(self.capture())
-            raise
+            self._check(error.result.trace)
+            wrong = NodeError(str(error))
+            wrong.add_note(self.capture())
+            raise wrong from error
         self._check(result.trace)
         self._requests += len(batch)
-        return RunResult(result.results, memoryview(result.data), result.cycles, len(result.trace), result.trace)
+        return RunResult(result.results, result.data.data, result.cycles, len(result.trace), result.trace)
 
     def retire_model(self, partition: int, model_id: int) -> None:
         value = partition << 16 | model_id
@@ -129,14 +128,14 @@ class RtlTransport:
             "response_beats": [int(count) for count in response_beats],
         }
 
-    def capture(self, path: str | Path | None = None) -> str:
-        """Write a waveform of the last cycles by running everything since reset again; a sentence that says where."""
-        last = self.harness.cycle + WAVES_AFTER_CYCLES
-        first = max(0, self.harness.cycle - WAVES_BEFORE_CYCLES)
+    def capture(self, cycle: int | None = None) -> str:
+        """Write a waveform of the cycles before `cycle` (by default the present) by running everything since reset again;
+        a sentence that says where it is."""
+        cycle = self.harness.cycle if cycle is None else cycle
+        first, last = max(0, cycle - WAVES_BEFORE_CYCLES), cycle + WAVES_AFTER_CYCLES
         if self._history is None:
             return f"too much was run to repeat it: run again with --waves --window {first}:{last}"
-        if path is None:
-            path = Path(tempfile.mkdtemp(prefix="kvnode-")) / "difference.vcd"
+        path = Path(tempfile.mkdtemp(prefix="kvnode-")) / "difference.vcd"
         with Harness(self.config, self._fault, waves=True) as harness:
             harness.waves(path, first, last)
             harness.reset(self.boot_epoch)
@@ -147,7 +146,7 @@ class RtlTransport:
                     else:
                         batch, payload, options = step
                         harness.run(batch, payload, **options)
-                harness.idle(WAVES_AFTER_CYCLES)
+                harness.idle(max(0, last - harness.cycle))
             except HarnessError:
                 pass  # The run that is being looked at.
         return f"waveform of cycles {first} to {last}: {path}"
@@ -159,7 +158,7 @@ class RtlTransport:
             self.lockstep.check(trace)
         except Difference as difference:
             self._stuck = True
-            difference.add_note(self.capture())
+            difference.add_note(self.capture(difference.record["cycle"]))
             raise
 
     def _retire(self, harness: Harness, address: int, value: int) -> None:
@@ -178,7 +177,7 @@ class RtlTransport:
 def cocotb_cycles_per_second(config: NodeConfig, batch: Batch, payload: bytes) -> float:
     """Cycles per second of the same batch driven by cocotb. Used by: benches.sim."""
     try:
-        from kvnode.verif.benches import speed
+        from kvnode.verif.benches.speed import cocotb_cycles_per_second as measure
     except ImportError as error:
         raise TransportError(f"{error}: the comparison with cocotb needs pip install 'kvnode[sim]'") from None
-    return float(speed.cocotb_cycles_per_second(config, batch, payload))
+    return float(measure(config, batch, payload))

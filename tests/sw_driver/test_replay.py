@@ -8,9 +8,9 @@ from kvnode.models.spec.enums import Opcode
 from kvnode.models.workloads import generate
 from kvnode.sw_driver.errors import Unanswered
 from kvnode.sw_driver.replay import DataMismatch, Replay
+from kvnode.sw_driver.transport import RunResult
 from kvnode.sw_driver.transports import open_transport
 from kvnode.sw_driver.transports.golden import GoldenTransport
-from kvnode.sw_driver.transport import RunResult
 
 
 def replay(name="sim", requests=60, **options):

@@ -60,7 +60,7 @@ async def answers_like_the_golden_node(dut):
         await bench.step()
     check = MessageCheck(config, BOOT_EPOCH)
     check.check(batch, payload, SimpleNamespace(results=run.results, trace=monitor.records, payload=run.payload))
-    assert check.answers_checked > len(batch) * 2 // 3
+    assert check.answers_checked > len(batch) * 2 // 5
     assert check.lockstep.operations == monitor.lockstep.operations
 
 

@@ -1,0 +1,240 @@
+"""Random sequences of requests on the golden node against plain dictionaries."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kvnode.models.golden.node import Operation
+from kvnode.models.spec.enums import Kind, Opcode
+
+BEAT, BLOCK_BEATS, PAYLOAD_BEATS, FILL_ROWS = 16, 12, 6, 2
+PARTITION_OF_PORT = (1, 0, 1, 0)
+SLOTS = (16, 8)
+SWEEPER = 4
+
+PORTS = st.integers(0, 3)
+MODELS = st.integers(0, 1)
+NUMBERS = st.integers(0, 5)
+
+
+def digest_of(number):
+    """Six keys that never crowd each other: hashed, and the tags are 24 bits wide."""
+    return int.from_bytes(hashlib.sha256(bytes([number])).digest()[:8], "little")
+
+
+@dataclass
+class Block:
+    """What the reference knows of a block: who writes it, how long it will be, and its bytes so far."""
+
+    writer: int
+    beats: int
+    handle: int
+    sealed: bool = False
+    data: bytearray = field(default_factory=bytearray)
+
+
+class NodeMachine(RuleBasedStateMachine):
+    """`blocks` holds what can be found, by (partition, model, digest); `stale` counts what retired models left behind:
+    per partition the slots, and those of them that still hold a fill row.
+    """
+
+    make = None
+
+    @initialize()
+    def start(self):
+        self.node = type(self).make(low=0)
+        self.blocks = {}
+        self.stale = [[0, 0], [0, 0]]
+
+    def ask(self, port, opcode, payload=b"", **fields):
+        answer = self.node.ask(port, opcode, payload, **fields)
+        return answer.status.name, answer
+
+    def block(self, port, model, number):
+        return self.blocks.get((PARTITION_OF_PORT[port], model, digest_of(number)))
+
+    def in_partition(self, partition, sealed=None):
+        return sum(key[0] == partition and sealed in (None, b.sealed) for key, b in self.blocks.items())
+
+    @rule(port=PORTS, model=MODELS, number=NUMBERS, beats=st.integers(1, BLOCK_BEATS))
+    def put_start(self, port, model, number, beats):
+        partition, block = PARTITION_OF_PORT[port], self.block(port, model, number)
+        slots, rows = self.stale[partition]
+        used, filling = slots + self.in_partition(partition), rows + self.in_partition(partition, False)
+        if block is not None:
+            expected = "EXISTS" if block.sealed else "BUSY"
+        else:
+            expected = "NO_SPACE" if used == SLOTS[partition] or filling == FILL_ROWS else "GRANTED"
+        status, answer = self.ask(port, Opcode.PUT_START, digest=digest_of(number), model_id=model, length=beats * BEAT)
+        assert status == expected
+        if status == "GRANTED":
+            handle = self.node.handle_of(answer)
+            self.blocks[partition, model, digest_of(number)] = Block(port, beats, handle)
+
+    @rule(port=PORTS, model=MODELS, number=NUMBERS, start=st.integers(-1, 1), beats=st.integers(1, PAYLOAD_BEATS),
+          surplus=st.sampled_from([0, 0, 0, -1, 1]), fill=st.integers(0, 255))  # fmt: skip
+    def write(self, port, model, number, start, beats, surplus, fill):
+        block = self.block(port, model, number)
+        if block is None or beats + surplus == 0:
+            return
+        offset = len(block.data) + start * BEAT
+        if not 0 <= offset < BLOCK_BEATS * BEAT:
+            return
+        data = bytes([fill]) * (beats * BEAT)
+        if block.sealed:
+            expected = "WRITE_ONCE"
+        elif block.writer != port:
+            expected = "BUSY"
+        elif start or len(block.data) + len(data) > block.beats * BEAT:
+            expected = "WRITE_ORDER"
+        else:
+            expected = "BAD_REQUEST" if surplus else "OK"
+        payload = bytes([fill]) * ((beats + surplus) * BEAT)
+        status, _ = self.ask(
+            port, Opcode.WRITE, payload, digest=block.handle, model_id=model, offset=offset, length=len(data)
+        )
+        assert status == expected
+        if status == "OK":
+            block.data += data
+
+    @rule(port=PORTS, model=MODELS, number=NUMBERS)
+    def put_end(self, port, model, number):
+        block = self.block(port, model, number)
+        if block is None:
+            return
+        status, _ = self.ask(port, Opcode.PUT_END, digest=block.handle, model_id=model)
+        if block.sealed:
+            assert status == "SEALED"
+        elif block.writer != port:
+            assert status == "BUSY"
+        elif len(block.data) == block.beats * BEAT:
+            assert status == "SEALED"
+            block.sealed = True
+        else:
+            assert status == "INCOMPLETE"
+            del self.blocks[PARTITION_OF_PORT[port], model, digest_of(number)]
+
+    @rule(port=PORTS, model=MODELS, number=NUMBERS)
+    def revoke(self, port, model, number):
+        block = self.block(port, model, number)
+        if block is None:
+            return
+        status, _ = self.ask(port, Opcode.PUT_REVOKE, digest=block.handle, model_id=model)
+        assert status == ("WRITE_ONCE" if block.sealed else "OK" if block.writer == port else "BUSY")
+        if status == "OK":
+            del self.blocks[PARTITION_OF_PORT[port], model, digest_of(number)]
+
+    @rule(port=PORTS, model=MODELS, number=NUMBERS, seed=st.integers(0, 255))
+    def put(self, port, model, number, seed):
+        """A whole block in one go, if its key is free and there is room."""
+        partition = PARTITION_OF_PORT[port]
+        before = self.block(port, model, number)
+        slots, rows = self.stale[partition]
+        data = hashlib.shake_128(bytes([seed])).digest((1 + seed % BLOCK_BEATS) * BEAT)
+        answer = self.node.put(port, model, digest_of(number), data)
+        if before is not None:
+            assert answer.status.name == ("EXISTS" if before.sealed else "BUSY")
+        elif slots + self.in_partition(partition) == SLOTS[partition]:
+            assert answer.status.name == "NO_SPACE"
+        elif rows + self.in_partition(partition, False) == FILL_ROWS:
+            assert answer.status.name == "NO_SPACE"
+        else:
+            assert answer.status.name == "SEALED"
+            handle = self.node.handle_of(answer)
+            self.blocks[partition, model, digest_of(number)] = Block(
+                port, len(data) // BEAT, handle, True, bytearray(data)
+            )
+
+    @rule(port=PORTS, model=MODELS, number=NUMBERS, offset=st.integers(0, BLOCK_BEATS - 1),
+          beats=st.integers(0, BLOCK_BEATS), by_handle=st.booleans())  # fmt: skip
+    def read(self, port, model, number, offset, beats, by_handle):
+        block = self.block(port, model, number)
+        where = {"offset": offset * BEAT, "length": beats * BEAT, "model_id": model}
+        if by_handle and block is not None:
+            status, answer = self.ask(port, Opcode.READ, flags=1, digest=block.handle, **where)
+        else:
+            status, answer = self.ask(port, Opcode.READ, digest=digest_of(number), **where)
+        if block is None:
+            assert (status, answer.data) == ("MISS", b"")
+            return
+        last = offset + beats if beats else block.beats
+        if last > block.beats or offset >= block.beats:
+            expected = "BAD_REQUEST"
+        elif block.sealed or block.writer == port and last * BEAT <= len(block.data):
+            expected = "OK"
+        else:
+            expected = "NOT_READY"
+        assert status == expected
+        assert answer.data == (bytes(block.data[offset * BEAT : last * BEAT]) if status == "OK" else b"")
+        assert answer.fields["watermark"] == len(block.data)
+
+    @rule(port=PORTS, model=MODELS, numbers=st.lists(NUMBERS, min_size=1, max_size=3))
+    def match(self, port, model, numbers):
+        count = 0
+        for number in numbers:
+            block = self.block(port, model, number)
+            if block is None or not block.sealed:
+                break
+            count += 1
+        answer = self.node.match(port, model, [digest_of(number) for number in numbers])
+        assert (answer.fields["count"], answer.status.name) == (count, "HIT" if count else "MISS")
+
+    @rule(port=PORTS, model=MODELS, number=NUMBERS)
+    def lookup(self, port, model, number):
+        block = self.block(port, model, number)
+        status, answer = self.ask(port, Opcode.LOOKUP, digest=digest_of(number), model_id=model)
+        assert status == ("MISS" if block is None else "HIT" if block.sealed else "NOT_READY")
+        if block is not None:
+            assert self.node.handle_of(answer) == block.handle
+
+    @rule(port=PORTS, model=MODELS, number=NUMBERS, by_handle=st.booleans())
+    def drop(self, port, model, number, by_handle):
+        block = self.block(port, model, number)
+        if by_handle and block is not None:
+            status, _ = self.ask(port, Opcode.DROP, flags=1, digest=block.handle, model_id=model)
+        else:
+            status, _ = self.ask(port, Opcode.DROP, digest=digest_of(number), model_id=model)
+        assert status == ("MISS" if block is None else "OK" if block.sealed else "BUSY")
+        if status == "OK":
+            del self.blocks[PARTITION_OF_PORT[port], model, digest_of(number)]
+
+    @rule(partition=st.integers(0, 1), model=MODELS)
+    def retire(self, partition, model):
+        self.node.retire_model(partition, model)
+        for key in [key for key in self.blocks if key[:2] == (partition, model)]:
+            block = self.blocks.pop(key)
+            self.stale[partition][0] += 1
+            self.stale[partition][1] += not block.sealed
+            status, _ = self.ask(block.writer, Opcode.PUT_END, digest=block.handle, model_id=model)
+            assert status == "STALE_HANDLE"
+
+    @precondition(lambda self: sum(map(sum, self.stale)))
+    @rule(partition=st.integers(0, 1))
+    def round_of_the_sweeper(self, partition):
+        for slot in range(SLOTS[partition]):
+            self.node.operate(Operation(SWEEPER, Kind.VISIT, partition, slot=slot))
+        self.node.sweep(partition)
+        self.stale[partition] = [0, 0]
+
+    @invariant()
+    def occupancy_is_what_the_reference_counts(self):
+        for partition, part in enumerate(self.node.partitions):
+            counts = {state.name: count for state, count in part.occupancy().items()}
+            slots, rows = self.stale[partition]
+            assert counts["SEALED"] == self.in_partition(partition, True) + slots - rows
+            assert counts["FILLING"] == self.in_partition(partition, False) + rows
+            assert counts["FREE"] == part.free_count == SLOTS[partition] - self.in_partition(partition) - slots
+            assert len(part.index) == SLOTS[partition] - part.free_count
+
+
+@pytest.fixture(autouse=True)
+def _node_of_the_stories(make_node):
+    NodeMachine.make = staticmethod(make_node)
+
+
+class TestNodeEqualsPlainDictionaries(NodeMachine.TestCase):
+    settings = settings(max_examples=120, stateful_step_count=50, deadline=None)

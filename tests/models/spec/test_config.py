@@ -1,0 +1,229 @@
+"""Node configuration: presets, derived sizes worked out by hand, and errors that name key and value."""
+
+import dataclasses
+import json
+
+import pytest
+
+from kvnode.models.spec.config import PRESETS, ConfigError, NodeConfig, PartitionConfig, preset
+
+TINY = preset("tiny")
+KEYS = {f.name for f in dataclasses.fields(NodeConfig)}
+
+
+def partition(**changes):
+    return PartitionConfig(**({"ports": (0, 1), "slots_log2": 3, "low_watermark_slots": 2, "seed": 5} | changes))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_preset_survives_plain_dictionaries(name):
+    data = preset(name).to_dict()
+    assert NodeConfig.from_dict(json.loads(json.dumps(data))) == preset(name)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_dictionary_of_a_preset_is_complete(name):
+    data = preset(name).to_dict()
+    assert set(data) == KEYS
+    assert all(set(part) == {f.name for f in dataclasses.fields(PartitionConfig)} for part in data["partitions"])
+    assert data["name"] == name
+
+
+def test_defaults_may_be_left_out_of_a_dictionary():
+    data = {
+        "name": "small",
+        "ports": 2,
+        "beat_bytes": 32,
+        "block_bytes": 128,
+        "max_payload_bytes": 64,
+        "partitions": [{"ports": [1, 0], "slots_log2": 3, "low_watermark_slots": 1, "seed": 9}],
+    }
+    config = NodeConfig.from_dict(data)
+    assert (config.models, config.fill_rows, config.ways, config.tag_bits) == (4, 8, 8, 32)
+    assert (config.digest_bits, config.generation_bits, config.epoch_bits, config.sharing) == (256, 16, 16, "strict")
+    assert config.partitions == (PartitionConfig((1, 0), 3, 1, 9, ""),)
+
+
+def test_sizes_derived_for_tiny_are_those_worked_out_by_hand():
+    # 128 byte blocks of 16 byte beats on 2 banks; partitions of 8 and 4 slots; rows of 2 ways; port 1 owns partition 0.
+    assert TINY.block_beats == 8
+    assert TINY.bank_rows_per_block == 4
+    assert TINY.request_beats == 4
+    assert TINY.response_beats == 2
+    assert TINY.max_match_digests == 2
+    assert TINY.slots == 12
+    assert TINY.slot_bases == (0, 8)
+    assert TINY.slot_bits == 3
+    assert TINY.rows_log2 == (2, 1)
+    assert TINY.index_rows == 6
+    assert TINY.partition_of_port == (1, 0)
+
+
+def test_sizes_derived_for_sim_are_those_worked_out_by_hand():
+    config = preset("sim")
+    assert config.block_beats == 128
+    assert config.bank_rows_per_block == 32
+    assert config.request_beats == 2
+    assert config.response_beats == 1
+    assert config.max_match_digests == 128
+    assert config.slots == 8192
+    assert config.slot_bases == (0, 4096, 6144)
+    assert config.slot_bits == 12
+    assert config.rows_log2 == (9, 8, 8)
+    assert config.index_rows == 1024
+    assert config.partition_of_port == (0, 1, 2, 0)
+
+
+def test_messages_shorter_than_a_beat_take_a_whole_one():
+    assert (preset("wide").request_beats, preset("wide").response_beats) == (1, 1)
+
+
+def test_tiny_is_asymmetric():
+    assert TINY.partitions[0].slots != TINY.partitions[1].slots
+    assert TINY.partition_of_port != tuple(range(TINY.ports))
+    assert len({TINY.tag_bits, TINY.epoch_bits, TINY.digest_bits}) == 3
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_partition_is_aligned_to_its_own_size(name):
+    config = preset(name)
+    assert all(base % part.slots == 0 for base, part in zip(config.slot_bases, config.partitions))
+    assert [part.slots for part in config.partitions] == sorted((p.slots for p in config.partitions), reverse=True)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_two_partitions_of_a_preset_share_a_seed(name):
+    seeds = [part.seed for part in preset(name).partitions]
+    assert len(set(seeds)) == len(seeds)
+
+
+#: What is changed in tiny, and the key and value that the message must name.
+IMPOSSIBLE = [
+    ({"ports": 3}, "ports", "3"),
+    ({"ports": 0}, "ports", "0"),
+    ({"ports": -2}, "ports", "-2"),
+    ({"ports": 1}, "ports", "1"),
+    ({"beat_bytes": 24}, "beat_bytes", "24"),
+    ({"beat_bytes": 4}, "beat_bytes", "4"),
+    ({"beat_bytes": 128}, "beat_bytes", "128"),
+    ({"models": 3}, "models", "3"),
+    ({"models": 512}, "models", "512"),
+    ({"fill_rows": 6}, "fill_rows", "6"),
+    ({"fill_rows": 512}, "fill_rows", "512"),
+    ({"ways": 3}, "ways", "3"),
+    ({"ways": 1}, "ways", "1"),
+    ({"ways": 32}, "ways", "32"),
+    ({"tag_bits": 1}, "tag_bits", "1"),
+    ({"tag_bits": 33}, "tag_bits", "33"),
+    ({"digest_bits": 0}, "digest_bits", "0"),
+    ({"digest_bits": 257}, "digest_bits", "257"),
+    ({"generation_bits": 0}, "generation_bits", "0"),
+    ({"generation_bits": 33}, "generation_bits", "33"),
+    ({"epoch_bits": 33}, "epoch_bits", "33"),
+    ({"boot_epoch_bits": 0}, "boot_epoch_bits", "0"),
+    ({"sharing": "loose"}, "sharing", "'loose'"),
+    ({"block_bytes": 48}, "block_bytes", "48"),
+    ({"block_bytes": 0}, "block_bytes", "0"),
+    ({"block_bytes": -32}, "block_bytes", "-32"),
+    ({"max_payload_bytes": 48}, "max_payload_bytes", "48"),
+    ({"max_payload_bytes": 160}, "max_payload_bytes", "160"),
+    ({"max_payload_bytes": 0}, "max_payload_bytes", "0"),
+    ({"partitions": ()}, "partitions", "()"),
+    ({"partitions": (partition(ports=(0,)),)}, "partitions", "[(0,)]"),
+    ({"partitions": (partition(ports=(0, 1, 1)),)}, "partitions", "[(0, 1, 1)]"),
+    ({"partitions": (partition(ports=(0, 2)),)}, "partitions", "[(0, 2)]"),
+    ({"partitions": (partition(slots_log2=0),)}, "partitions[0].slots_log2", "0"),
+    ({"partitions": (partition(slots_log2=-1),)}, "partitions[0].slots_log2", "-1"),
+    ({"partitions": (partition(slots_log2=33),)}, "partitions[0].slots_log2", "33"),
+    ({"partitions": (partition(low_watermark_slots=9),)}, "partitions[0].low_watermark_slots", "9"),
+    ({"partitions": (partition(low_watermark_slots=-1),)}, "partitions[0].low_watermark_slots", "-1"),
+    ({"partitions": (partition(seed=1 << 128),)}, "partitions[0].seed", str(1 << 128)),
+    ({"partitions": (partition(seed=-1),)}, "partitions[0].seed", "-1"),
+]
+
+
+@pytest.mark.parametrize(("changes", "key", "value"), IMPOSSIBLE, ids=lambda item: str(item)[:40])
+def test_impossible_value_is_refused_naming_key_and_value(changes, key, value):
+    with pytest.raises(ConfigError) as caught:
+        TINY.replace(**changes)
+    assert str(caught.value).startswith(f"{key} = {value}: must ") or (changes, key) == ({"partitions": ()}, key)
+    assert f"{key} = {value}: " in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["models", "fill_rows", "ways", "tag_bits", "generation_bits", "epoch_bits"])
+def test_limits_themselves_are_allowed(key):
+    low, high = {
+        "models": (1, 256), "fill_rows": (1, 256), "ways": (2, 4), "tag_bits": (2, 32), "generation_bits": (1, 32),
+        "epoch_bits": (1, 32),
+    }[key]  # fmt: skip
+    for value in (low, high):
+        assert getattr(TINY.replace(**{key: value}), key) == value
+
+
+def test_partitions_must_stand_in_order_of_falling_size():
+    small, large = partition(ports=(0,), slots_log2=2), partition(ports=(1,), slots_log2=3)
+    assert TINY.replace(partitions=(large, small)).slot_bases == (0, 8)
+    with pytest.raises(ConfigError, match=r"partitions\[1\].slots_log2 = 3: partitions must stand in order of falling"):
+        TINY.replace(partitions=(small, large))
+
+
+def test_largest_match_fits_the_count_of_the_response():
+    # `count` of a response has two bytes: 65535 digests of 32 bytes.
+    assert TINY.replace(block_bytes=1 << 22, max_payload_bytes=65535 * 32).max_match_digests == 65535
+    with pytest.raises(ConfigError, match="max_payload_bytes = 2097152: "):
+        TINY.replace(block_bytes=1 << 22, max_payload_bytes=65536 * 32)
+
+
+def test_largest_block_fits_the_length_of_a_message():
+    # `length` has four bytes.
+    with pytest.raises(ConfigError, match="block_bytes = 4294967296: "):
+        TINY.replace(block_bytes=1 << 32)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(wings=2), "configuration has no key 'wings'; it has name, ports, beat_bytes"),
+        (lambda d: d.pop("ports"), "configuration lacks 'ports'"),
+        (lambda d: d.pop("name"), "configuration lacks 'name'"),
+        (lambda d: d.update(ways="8"), "configuration.ways = '8': must be a whole number"),
+        (lambda d: d.update(ways=2.0), "configuration.ways = 2.0: must be a whole number"),
+        (lambda d: d.update(ways=True), "configuration.ways = True: must be a whole number"),
+        (lambda d: d.update(name=3), "configuration.name = 3: must be a string"),
+        (lambda d: d.update(partitions={}), "partitions = {}: must be a list"),
+        (lambda d: d.update(partitions=[7]), "partitions[0] = 7: must be a mapping"),
+        (lambda d: d["partitions"][1].update(slot=2), "partitions[1] has no key 'slot'; it has ports, slots_log2"),
+        (lambda d: d["partitions"][1].pop("seed"), "partitions[1] lacks 'seed'"),
+        (lambda d: d["partitions"][0].update(ports=1), "partitions[0].ports = 1: must be a list of port numbers"),
+        (lambda d: d["partitions"][0].update(ports=["1"]), "partitions[0].ports = ['1']: must be a list of port"),
+        (lambda d: d["partitions"][0].update(seed="x"), "partitions[0].seed = 'x': must be a whole number"),
+    ],
+)
+def test_wrong_dictionary_is_refused_naming_the_key(change, message):
+    data = TINY.to_dict()
+    change(data)
+    with pytest.raises(ConfigError) as caught:
+        NodeConfig.from_dict(data)
+    assert str(caught.value).startswith(message)
+
+
+def test_something_else_than_a_dictionary_is_refused():
+    with pytest.raises(ConfigError, match=r"configuration = \[\]: must be a mapping"):
+        NodeConfig.from_dict([])
+
+
+def test_unknown_key_of_a_replacement_is_named():
+    with pytest.raises(ConfigError, match="configuration has no key 'wings'"):
+        TINY.replace(wings=2)
+
+
+def test_unknown_preset_names_those_there_are():
+    with pytest.raises(ConfigError, match="preset 'huge': there are tiny, sim, wide"):
+        preset("huge")
+
+
+def test_configuration_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TINY.ports = 4
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TINY.partitions[0].seed = 1

@@ -1,0 +1,113 @@
+"""Hardware structs against the spec's layouts, bit for bit, and the widths of a configuration."""
+
+import random
+
+import pytest
+from amaranth.hdl import Cat, Const, Signal
+from amaranth.lib import data
+
+from kvnode.models.spec.config import preset
+from kvnode.models.spec.enums import Kind, State, Status
+from kvnode.models.spec.messages import HANDLE, REQUEST, RESPONSE, TRACE
+from kvnode.rtl.layouts import (
+    AGE_BITS,
+    CLASS_BITS,
+    KIND_BITS,
+    REQUEST_STRUCT,
+    RESPONSE_STRUCT,
+    STATE_BITS,
+    STATUS_BITS,
+    TRACE_STRUCT,
+    Shapes,
+    filled,
+    index_bits,
+    struct,
+)
+
+STRUCTS = [
+    (REQUEST, REQUEST_STRUCT),
+    (RESPONSE, RESPONSE_STRUCT),
+    (TRACE, TRACE_STRUCT),
+    (HANDLE, struct(HANDLE)),
+]
+SMALL = data.StructLayout({"low": 3, "middle": 1, "high": 4})
+
+
+def bits_of(value):
+    """The constant that an expression of constants stands for."""
+    return int(Const.cast(value).value)
+
+
+@pytest.mark.parametrize(("layout", "shape"), STRUCTS, ids=lambda item: getattr(item, "name", ""))
+def test_struct_has_the_fields_of_its_layout_at_the_same_bits(layout, shape):
+    assert shape.size == 8 * layout.size_bytes
+    assert {name: (f.offset, f.width) for name, f in shape} == {
+        f.name: (8 * f.offset_bytes, 8 * f.size_bytes) for f in layout.fields.values()
+    }
+
+
+@pytest.mark.parametrize(("layout", "shape"), STRUCTS, ids=lambda item: getattr(item, "name", ""))
+def test_struct_reads_what_the_layout_packed(layout, shape):
+    rng = random.Random(layout.name)
+    values = {f.name: rng.getrandbits(f.size_bits) for f in layout.fields.values()}
+    view = shape.from_bits(int.from_bytes(layout.pack(**values), "little"))
+    assert {name: view[name] for name, _ in shape} == values
+
+
+def test_filled_packs_named_fields_and_zeroes_the_rest():
+    assert bits_of(filled(SMALL, high=0b1010, low=0b101)) == 0b1010_0_101
+    assert bits_of(filled(SMALL)) == 0
+    assert len(filled(SMALL, middle=1)) == 8
+
+
+def test_filled_takes_hardware_values_of_the_fields_width():
+    assert bits_of(filled(SMALL, middle=Const(1, 1), high=Cat(Const(1, 2), Const(3, 2)))) == 0b1101_1_000
+
+
+def test_filled_refuses_a_field_that_is_not_there():
+    with pytest.raises(ValueError, match="the struct has no field 'hihg'"):
+        filled(SMALL, low=1, hihg=2)
+
+
+@pytest.mark.xfail(strict=True, reason="a value of another width than its field moves every field behind it")
+def test_filled_keeps_every_field_in_its_place_whatever_width_a_value_has():
+    assert len(filled(SMALL, low=Signal(2))) == SMALL.size
+
+
+def test_codes_take_as_many_bits_as_their_largest_value():
+    assert (len(Kind), KIND_BITS) == (13, 4)
+    assert (len(Status), STATUS_BITS) == (20, 5)
+    assert (len(State), STATE_BITS) == (4, 2)
+    assert (AGE_BITS, CLASS_BITS) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("count", "bits"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (1024, 10), (1025, 11)]
+)
+def test_index_bits_reach_every_number_below_the_count(count, bits):
+    assert index_bits(count) == bits
+
+
+def test_widths_of_tiny_are_those_worked_out_by_hand():
+    shapes = Shapes(preset("tiny"))
+    # 8 slots, 2 partitions, 2 ports and the sweeper, blocks of 8 beats, 4 rows of 2 ways, 2 fill rows, 2 digests.
+    assert (shapes.slot_bits, shapes.partition_bits, shapes.owner_bits, shapes.port_bits) == (3, 1, 2, 1)
+    assert (shapes.model_bits, shapes.beat_bits, shapes.row_bits, shapes.way_bits) == (1, 4, 2, 1)
+    assert (shapes.fill_row_bits, shapes.data_bits, shapes.count_bits) == (1, 128, 2)
+    assert (shapes.where.size, shapes.hold.size, shapes.beat.size) == (4, 4, 129)
+
+
+def test_widths_of_sim_are_those_worked_out_by_hand():
+    shapes = Shapes(preset("sim"))
+    assert (shapes.slot_bits, shapes.partition_bits, shapes.owner_bits, shapes.port_bits) == (12, 2, 3, 2)
+    assert (shapes.model_bits, shapes.beat_bits, shapes.row_bits, shapes.way_bits) == (2, 8, 9, 3)
+    assert (shapes.fill_row_bits, shapes.data_bits, shapes.count_bits) == (3, 256, 8)
+
+
+@pytest.mark.parametrize("name", ["tiny", "sim", "wide"])
+def test_lengths_and_watermarks_of_a_whole_block_fit(name):
+    shapes = Shapes(preset(name))
+    beats = preset(name).block_bytes // preset(name).beat_bytes
+    for layout in (shapes.operation, shapes.result):
+        assert layout["length"].width >= beats.bit_length()
+    assert shapes.result["watermark"].width >= beats.bit_length()

@@ -1,0 +1,84 @@
+"""A run that looks like one of the harness, made by a golden node: batch in array order, one operation at a time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from kvnode.models.golden import GoldenNode
+from kvnode.models.spec.batch import RESULT_DTYPE, TRACE_DTYPE
+from kvnode.models.spec.messages import HANDLE, RESPONSE, TRACE, TraceFlag
+
+#: Fields of a trace record that are the operation's, and those that are its result's.
+OF_THE_OPERATION = (
+    "owner", "kind", "partition", "model_id", "group", "klass", "slot", "generation", "offset", "length", "digest",
+)  # fmt: skip
+OF_THE_RESULT = ("status", "state_before", "state_after", "accepted", "landed", "age", "free_count", "epoch")
+
+ANSWERED, SKIPPED = 1, 2
+#: Statuses of answers that carry a handle: OK, HIT, GRANTED.
+WITH_HANDLE = (0, 1, 3)
+
+
+@dataclass
+class MadeRun:
+    """What the checkers look at of a run: results, trace, and the bytes of the answers."""
+
+    results: np.ndarray
+    trace: np.ndarray
+    answers: list
+
+    def payload(self, index):
+        return self.answers[index]
+
+
+class MadeRuns(GoldenNode):
+    """`run(batch, payload)` as the harness has it; state and the order of operations go on from run to run."""
+
+    def __init__(self, config, boot_epoch=0):
+        super().__init__(config, boot_epoch)
+        self.order, self.rows = 0, []
+
+    def operate(self, op, cycle=None):
+        result = super().operate(op, cycle)
+        flags = (
+            op.by_handle * TraceFlag.BY_HANDLE
+            | op.chain_first * TraceFlag.CHAIN_FIRST
+            | op.whole * TraceFlag.WHOLE
+            | result.present * TraceFlag.PRESENT
+        )
+        asked = {name: getattr(op, name) for name in OF_THE_OPERATION}
+        done = {name: getattr(result, name) for name in OF_THE_RESULT}
+        block = {f"block_{name}": getattr(result, name) for name in ("slot", "generation", "length")}
+        self.rows.append(TRACE.pack(order=self.order, cycle=16 * self.order, flags=flags, **asked, **done, **block))
+        self.order += 1
+        return result
+
+    def run(self, batch, payload):
+        self.rows = []
+        results = np.zeros(len(batch), RESULT_DTYPE)
+        answers = []
+        for index, row in enumerate(batch):
+            header, source = bytearray(row["header"].tobytes()), int(row["handle_from"])
+            if source >= 0:
+                given = results[source]
+                if given["done"] == SKIPPED or int(given["header"]["status"]) not in WITH_HANDLE:
+                    results[index]["done"] = SKIPPED
+                    answers.append(b"")
+                    continue
+                names = ("slot", "generation", "boot_epoch")
+                header[32:44] = HANDLE.pack(**{name: int(given["header"][name]) for name in names})[:12]
+            start = int(row["payload_offset"])
+            answer = self.request(
+                int(row["port"]), bytes(header), bytes(payload[start : start + int(row["payload_bytes"])])
+            )
+            results[index]["done"] = ANSWERED
+            results[index]["header"] = np.frombuffer(RESPONSE.pack(**answer.fields), RESULT_DTYPE["header"])[0]
+            answers.append(answer.data)
+        return MadeRun(results, np.frombuffer(b"".join(self.rows), TRACE_DTYPE).copy(), answers)
+
+
+@pytest.fixture
+def make_runs():
+    """`make_runs(config, boot_epoch=0)`: a golden node that runs batches."""
+    return MadeRuns
