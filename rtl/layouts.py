@@ -3,7 +3,7 @@
 Used by: every RTL block. Nothing else in rtl/ knows a field's width or offset.
 """
 
-from amaranth.hdl import Cat, Const
+from amaranth.hdl import Cat, Const, Value
 from amaranth.lib import data
 from amaranth.utils import bits_for
 
@@ -36,14 +36,19 @@ def index_bits(count: int) -> int:
 
 
 def filled(layout: data.StructLayout, **values):
-    """A packed value of a struct of which only some fields are named; the others are zero."""
-    parts = [values.pop(name, Const(0, field.width)) for name, field in layout]
+    """A packed value of a struct of which only some fields are named; the others are zero.
+
+    Raises ValueError for a field that the struct has not, or a value of another width than its field.
+    """
+    parts = []
+    for name, field in layout:
+        part = Value.cast(values.pop(name, Const(0, field.width)))
+        if len(part) != field.width:
+            raise ValueError(f"the field {name!r} has {field.width} bits, its value {len(part)}")
+        parts.append(part)
     if values:
         raise ValueError(f"the struct has no field {sorted(values)[0]!r}")
-    return Cat(
-        Const(part, field.width) if isinstance(part, int) else part
-        for part, (_, field) in zip(parts, layout, strict=True)
-    )
+    return Cat(parts)
 
 
 def one_of(value, constants):

@@ -90,7 +90,8 @@ def _replay_options(parser: argparse.ArgumentParser, default_on: str) -> None:
     parser.add_argument("--requests", type=int, metavar="N", help="only the first N requests")
     parser.add_argument("--preset", default="sim", help=f"{', '.join(PRESETS)}; default: sim")
     parser.add_argument("--config", type=Path, metavar="YAML", help="a configuration file instead of a preset")
-    parser.add_argument("--block-tokens", type=int, metavar="N", help="tokens of a block; default: the trace's own, 512 for sessions")
+    parser.add_argument("--block-tokens", type=int, metavar="N",
+                        help="tokens of a block; default: the trace's own, 512 for sessions")  # fmt: skip
     parser.add_argument("--decode", action=argparse.BooleanOptionalAction, default=None,
                         help="store the blocks of the answers; default: only for traces without block ids")  # fmt: skip
     parser.add_argument("--put-order", choices=("tail", "head"), default="tail", help="order of a prefix's new blocks")

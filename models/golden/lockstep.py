@@ -4,8 +4,9 @@ from collections import deque
 from typing import Any, NoReturn
 
 from ..spec.config import NodeConfig
-from ..spec.enums import Kind, State, Status
+from ..spec.enums import SWEEPER_KINDS, Kind, State, Status
 from ..spec.messages import TRACE, TraceFlag
+from ..spec.policy import CLASS_COUNT
 from .directory import Operation, Result
 from .node import GoldenNode
 
@@ -25,6 +26,14 @@ _COMPARED = (
 )
 
 
+_SWEEPERS_OWN = (*SWEEPER_KINDS, Kind.RETIRE_MODEL)
+
+
+def _name(kind: type[Kind] | type[Status] | type[State], value: int) -> str:
+    """Name of a member, or the bare number where there is none: what is described may be nonsense."""
+    return kind(value).name if value in kind._value2member_map_ else str(value)
+
+
 def describe(record: dict[str, Any]) -> str:
     """One line for a trace record: what was asked, by whom, when."""
     digest = f"{int.from_bytes(record['digest'], 'little'):#x}"
@@ -33,12 +42,12 @@ def describe(record: dict[str, Any]) -> str:
         if record["flags"] & TraceFlag.BY_HANDLE
         else f"digest {digest}"
     )
-    states = f"{State(record['state_before']).name} -> {State(record['state_after']).name}"
+    states = f"{_name(State, record['state_before'])} -> {_name(State, record['state_after'])}"
     return (
-        f"operation {record['order']} at cycle {record['cycle']}: {Kind(record['kind']).name} "
+        f"operation {record['order']} at cycle {record['cycle']}: {_name(Kind, record['kind'])} "
         f"by owner {record['owner']} in partition {record['partition']}, "
         f"model {record['model_id']} group {record['group']}, {target}, "
-        f"offset {record['offset']} length {record['length']} beats -> {Status(record['status']).name}, "
+        f"offset {record['offset']} length {record['length']} beats -> {_name(Status, record['status'])}, "
         f"slot {record['block_slot']} {states}"
     )
 
@@ -87,6 +96,10 @@ class Lockstep:
         ports = self.node.config.ports
         if owner < ports and self.node.config.partition_of_port[owner] != partition:
             self._fail(row, f"port {owner} does not own partition {partition}")
+        if (owner == ports) != (kind in _SWEEPERS_OWN) or owner > ports:
+            self._fail(row, f"{Kind(kind).name} cannot come from owner {owner}")
+        if model_id >= self.node.config.models or klass >= CLASS_COUNT or status not in Status._value2member_map_:
+            self._fail(row, f"model {model_id}, class {klass} or status {status} does not exist")
         part = self.node.partitions[partition]
         if kind == Kind.VISIT and slot != part.hand:
             self._fail(row, f"the sweeper visits slot {slot}, its hand is at {part.hand}")
@@ -96,26 +109,27 @@ class Lockstep:
             self._fail(row, f"the sweeper reaps slot {slot}, retiring are {list(part.retire_queue)[:4]}")
         if slot >= part.slots:
             self._fail(row, f"slot {slot} is outside of the partition's {part.slots}")
-        result = self.node.operate(
-            Operation(
-                owner,
-                Kind(kind),
-                partition,
-                model_id,
-                group,
-                klass,
-                bool(flags & TraceFlag.BY_HANDLE),
-                slot,
-                generation,
-                offset,
-                length,
-                int.from_bytes(digest, "little"),
-                bool(flags & TraceFlag.CHAIN_FIRST),
-                bool(flags & TraceFlag.WHOLE),
-                Status(status) if kind == Kind.ANSWER else Status.OK,
-            ),
-            cycle,
+        operation = Operation(
+            owner,
+            Kind(kind),
+            partition,
+            model_id,
+            group,
+            klass,
+            bool(flags & TraceFlag.BY_HANDLE),
+            slot,
+            generation,
+            offset,
+            length,
+            int.from_bytes(digest, "little"),
+            bool(flags & TraceFlag.CHAIN_FIRST),
+            bool(flags & TraceFlag.WHOLE),
+            Status(status) if kind == Kind.ANSWER else Status.OK,
         )
+        try:
+            result = self.node.operate(operation, cycle)
+        except KeyError as error:
+            self._fail(row, f"the state table has no {error}")
         if (
             result.status, result.state_before, result.state_after, result.epoch, result.slot, result.generation,
             result.length, result.accepted, result.landed, result.free_count, result.age, result.present,
@@ -137,6 +151,8 @@ class Lockstep:
             ours, theirs = getattr(result, attribute), record[field]
             if ours != theirs:
                 show = names.get(field, int)
+                if theirs not in getattr(show, "_value2member_map_", (theirs,)):
+                    show = int
                 parts.append(f"{field} is {show(theirs)!r} in RTL, {show(ours)!r} in golden")
         if result.present != bool(record["flags"] & TraceFlag.PRESENT):
             parts.append(f"present is {not result.present} in RTL, {result.present} in golden")

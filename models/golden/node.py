@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..spec.config import NodeConfig, preset
 from ..spec.enums import KIND_OF_OPCODE, Flag, Kind, Opcode, State, Status
 from ..spec.messages import HANDLE, REQUEST, RESPONSE, VERSION
-from ..spec.requests import BY_HANDLE_ONLY, check_request
+from ..spec.requests import BY_HANDLE_ONLY, check_request, match_digests, payload_beats
 from .directory import GoldenDirectory, Operation, Result
 
 
@@ -113,7 +113,7 @@ class GoldenNode(GoldenDirectory):
         result = self.operate(operation)
         length, data = self.transfer(partition, fields, result, payload)
         if opcode == Opcode.WRITE and result.status == Status.OK:
-            whole = self.beats(len(payload)) == self.beats(fields["length"])
+            whole = payload_beats(self.config, len(payload)) == payload_beats(self.config, fields["length"])
             result = self.operate(operation._replace(kind=Kind.LAND, whole=whole))
         self.sweep(partition)
         return self.answer(fields, result.status, result, length, data)
@@ -153,27 +153,15 @@ class GoldenNode(GoldenDirectory):
             digest=0 if by_handle else digest,
         )
 
-    def beats(self, size_bytes: int) -> int:
-        """Beats that a payload takes on the link; its length is checked in these."""
-        return -(-size_bytes // self.config.beat_bytes)
-
     def _match(self, port: int, partition: int, fields: dict[str, int], payload: bytes) -> Answer:
+        digests, whole = match_digests(self.config, fields["length"], payload)
         count = 0
-        for position in range(0, min(len(payload), fields["length"]) // 32 * 32, 32):
-            digest = int.from_bytes(payload[position : position + 32], "little") & (1 << self.config.digest_bits) - 1
-            operation = Operation(
-                port,
-                Kind.MATCH,
-                partition,
-                fields["model_id"],
-                fields["group"],
-                digest=digest,
-                chain_first=position == 0,
-            )
-            if self.operate(operation).status != Status.HIT:
+        operation = Operation(port, Kind.MATCH, partition, fields["model_id"], fields["group"])
+        for digest in digests:
+            if self.operate(operation._replace(digest=digest, chain_first=count == 0)).status != Status.HIT:
                 break
             count += 1
-        if self.beats(len(payload)) != self.beats(fields["length"]):
+        if not whole:
             return self.answer(fields, Status.BAD_REQUEST)
         return self.answer(fields, Status.HIT if count else Status.MISS, count=count)
 

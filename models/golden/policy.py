@@ -7,18 +7,9 @@ Here it runs at some million accesses a second, so that whole public traces can 
 from collections import deque
 from collections.abc import Sequence
 
-from ..spec.policy import AGE_MAX, AGE_ON_HIT, AGE_ON_INSERT, CLASS_COUNT, visit
-
-__all__ = ["AGE_ON_HIT", "AGE_ON_INSERT", "NORMAL_CLASS", "ClockPolicy", "age_on_hit", "visit"]
+from ..spec.policy import AGE_MAX, AGE_ON_INSERT, CLASS_COUNT, age_on_hit, visit
 
 NORMAL_CLASS = 1
-
-
-def age_on_hit(age: int) -> int:
-    """The age of a sealed block after a MATCH or a READ found it: it does not depend on the age before."""
-    if not 0 <= age <= AGE_MAX:
-        raise ValueError(f"age {age} is not one of 0..{AGE_MAX}")
-    return AGE_ON_HIT
 
 
 class ClockPolicy:

@@ -11,7 +11,7 @@ import enum
 from typing import NamedTuple
 
 from .enums import SWEEPER_KINDS, Kind, State, Status
-from .policy import AGE_ON_HIT, AGE_ON_INSERT, visit
+from .policy import AGE_ON_INSERT, age_on_hit, visit
 
 
 class Event(enum.IntEnum):
@@ -207,7 +207,7 @@ def decide(kind: Kind, by_handle: bool, v: View) -> Outcome:
     elif event in (Event.LAND_GAP, Event.LAND_BROKEN):
         accepted = landed
     elif met == State.SEALED and event in (Event.FIND, Event.FETCH):
-        age = AGE_ON_HIT
+        age = age_on_hit(age)
     elif event == Event.AGE:
         age = visit(age, v.klass)[1]
     if not (v.present or event == Event.ADMIT or kind in SWEEPER_KINDS):

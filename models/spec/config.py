@@ -7,9 +7,11 @@ Used by: everything.
 """
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from .hashing import SEED_BITS
 from .messages import REQUEST
 
 
@@ -30,8 +32,8 @@ def _check(condition: bool, key: str, value: object, rule: str) -> None:
 class PartitionConfig:
     """One tenant: the ports it owns, its slots (a power of two), and when its sweeper starts to evict.
 
-    `low_watermark_slots`: blocks are evicted while fewer slots than this are free. `seed`: 128 secret bits that place
-    keys in the index.
+    `low_watermark_slots`: blocks are evicted while fewer slots than this are free. `seed`: SEED_BITS secret bits that
+    place keys in the index.
     """
 
     ports: tuple[int, ...]
@@ -106,13 +108,17 @@ class NodeConfig:
                    "must be 0 to 32")  # fmt: skip
         for index, partition in enumerate(self.partitions):
             key = f"partitions[{index}]"
+            # The patrol must see every slot before an epoch's number returns.
+            _check(self.epoch_bits > partition.slots_log2, "epoch_bits", self.epoch_bits,
+                   f"must be above {key}.slots_log2 = {partition.slots_log2}")  # fmt: skip
             _check(partition.slots >= self.ways, f"{key}.slots_log2", partition.slots_log2,
                    f"must give at least {self.ways} slots, one index row")  # fmt: skip
             _check(self.slot_bases[index] % partition.slots == 0, f"{key}.slots_log2", partition.slots_log2,
                    "partitions must stand in order of falling size")  # fmt: skip
             _check(0 <= partition.low_watermark_slots <= partition.slots, f"{key}.low_watermark_slots",
                    partition.low_watermark_slots, "must be at most the partition's slots")  # fmt: skip
-            _check(0 <= partition.seed < 1 << 128, f"{key}.seed", partition.seed, "must have at most 128 bits")
+            _check(0 <= partition.seed < 1 << SEED_BITS, f"{key}.seed", partition.seed,
+                   f"must have at most {SEED_BITS} bits")  # fmt: skip
 
     # Derived sizes.
 
@@ -173,7 +179,9 @@ class NodeConfig:
 
     @property
     def sweep_order(self) -> tuple[int, ...]:
-        """Partitions in the order of the sweeper's turns: one turn for each port, so that room is made as fast as used."""
+        """Partitions in the order of the sweeper's turns: one for each port, so that room is made as fast as it is
+        used.
+        """
         return self.partition_of_port
 
     # Dictionaries in and out.
@@ -233,18 +241,16 @@ def _strict(cls: type, data: Any, where: str) -> dict[str, Any]:
     return values
 
 
-#: Seeds of the presets: any constants will do for simulation; a deployment draws its own.
-_SEEDS = (
-    0x243F6A8885A308D313198A2E03707344,
-    0xA4093822299F31D0082EFA98EC4E6C89,
-    0x452821E638D01377BE5466CF34E90C6C,
-    0xC0AC29B7C97C50DD3F84D5B5B5470917,
-)
+def _preset_seed(index: int) -> int:
+    """Any constant will do for simulation; a deployment draws its own."""
+    return int.from_bytes(hashlib.sha256(b"kvnode preset partition %d" % index).digest(), "little") % (1 << SEED_BITS)
 
 
 def _partitions(*sizes: tuple[str, tuple[int, ...], int, int]) -> tuple[PartitionConfig, ...]:
     return tuple(
-        PartitionConfig(ports=ports, slots_log2=slots_log2, low_watermark_slots=low, seed=_SEEDS[index], name=name)
+        PartitionConfig(
+            ports=ports, slots_log2=slots_log2, low_watermark_slots=low, seed=_preset_seed(index), name=name
+        )
         for index, (name, ports, slots_log2, low) in enumerate(sizes)
     )
 

@@ -1,21 +1,29 @@
 """Where a key lies in the index: short tag and two rows (ARCHITECTURE section 5).
 
-The digest is folded to 64 bits, whitened with the model, its epoch and the group, and sent through four rounds of a
-keyed Feistel network (the round function of the Simon cipher, Beaulieu et al. 2013: one AND and three rotations, two
-LUT levels in hardware). The seed is secret and one per partition, so that nobody outside can aim keys at a row. The
-left half gives the tag, the right half the first row; the second row is the first XOR a mix of the tag, so that equal
-tags which share a row share both rows.
+The digest is folded to 64 bits, whitened with the model, its epoch and the group, spread by one linear layer and sent
+through six rounds of a keyed Feistel network in the manner of the Simon cipher (Beaulieu et al. 2013): a round is one
+AND and four XORs, two LUT levels in hardware. Flipping any input bit flips every output bit with a chance near one
+half. The seed is secret and one per partition, so that nobody outside can aim keys at a row. The left half gives the
+tag, the right half the first row; the second row is the first XOR a mix of the tag, so that equal tags which share a
+row share both rows.
 
 Used by: golden.index, rtl.node.index (the same functions on hardware values).
 """
 
-ROUNDS = 4
-MASK64 = (1 << 64) - 1
+ROUNDS = 6
+#: Bits of a seed: a key of 32 bits for each round.
+SEED_BITS = 32 * ROUNDS
 FOLD_ROTATIONS = (0, 13, 29, 47)
+SPREAD_ROTATIONS = (25, 47)
+#: The rotations that are ANDed, and those that are XORed.
+AND_ROTATIONS = (1, 8)
+XOR_ROTATIONS = (2, 13)
+
+_MASK64 = (1 << 64) - 1
 
 
 def _rotl64(value: int, count: int) -> int:
-    return ((value << count) | (value >> (64 - count))) & MASK64
+    return ((value << count) | (value >> (64 - count))) & _MASK64
 
 
 def whitening(model_id: int, group: int, epoch: int) -> int:
@@ -25,23 +33,22 @@ def whitening(model_id: int, group: int, epoch: int) -> int:
 
 def fold(digest: int) -> int:
     """XOR of the four 64-bit words of a digest, each rotated by its own count."""
-    return (
-        (digest & MASK64)
-        ^ _rotl64(digest >> 64 & MASK64, 13)
-        ^ _rotl64(digest >> 128 & MASK64, 29)
-        ^ _rotl64(digest >> 192, 47)
-    )
+    folded = 0
+    for word, rotation in enumerate(FOLD_ROTATIONS):
+        folded ^= _rotl64(digest >> 64 * word & _MASK64, rotation)
+    return folded
 
 
 def place(folded: int, seed: int) -> tuple[int, int]:
-    """(left, right) 32-bit halves after the keyed rounds; `seed` has 128 bits, 32 for each round."""
+    """(left, right) 32-bit halves of a folded and whitened digest after the keyed rounds."""
+    first, second = SPREAD_ROTATIONS
+    folded ^= _rotl64(folded, first) ^ _rotl64(folded, second)
     left, right = folded >> 32, folded & 0xFFFFFFFF
     for _ in range(ROUNDS):
+        # The left half twice in a row: its rotation by n is a shift by 32 - n.
         doubled = left << 32 | left
-        left, right = (
-            right ^ (doubled >> 31 & doubled >> 24 ^ doubled >> 30) & 0xFFFFFFFF ^ seed & 0xFFFFFFFF,
-            left,
-        )
+        mixed = (doubled >> 31 & doubled >> 24) ^ doubled >> 30 ^ doubled >> 19 ^ right ^ seed
+        left, right = mixed & 0xFFFFFFFF, left
         seed >>= 32
     return left, right
 

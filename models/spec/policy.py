@@ -11,6 +11,11 @@ AGE_ON_INSERT = (AGE_MAX, 0, 0, 0)
 AGE_ON_HIT = 2
 
 
+def age_on_hit(age: int) -> int:
+    """Age of a sealed block after a MATCH or a READ found it; never less than before."""
+    return max(age, AGE_ON_HIT)
+
+
 def visit(age: int, klass: int) -> tuple[bool, int]:
     """(evict, new age) when the clock hand passes a sealed block while slots are short.
 

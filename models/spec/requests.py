@@ -71,3 +71,21 @@ def _check_form(config: NodeConfig, header: dict[str, int], payload_bytes: int) 
     else:
         good = offset == 0 and length == 0
     return Status.OK if good else Status.BAD_REQUEST
+
+
+def payload_beats(config: NodeConfig, size_bytes: int) -> int:
+    """Beats that a payload takes on the link; its length is checked in these."""
+    return -(-size_bytes // config.beat_bytes)
+
+
+def match_digests(config: NodeConfig, length: int, payload: bytes) -> tuple[list[int], bool]:
+    """(digests that a well-formed MATCH of `length` bytes looks up, whether its payload is as announced).
+
+    A digest of more than `digest_bits` bits is looked up without the rest, and spoils the answer as a payload of
+    another length does.
+    """
+    end = min(len(payload), length) // 32 * 32
+    words = [int.from_bytes(payload[at : at + 32], "little") for at in range(0, end, 32)]
+    whole = payload_beats(config, len(payload)) == payload_beats(config, length)
+    mask = (1 << config.digest_bits) - 1
+    return [word & mask for word in words], whole and all(word <= mask for word in words)

@@ -8,7 +8,7 @@ from amaranth.utils import bits_for
 from kvnode.models.spec.coherence import TRANSITIONS, Event
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import SWEEPER_KINDS, Kind, State, Status
-from kvnode.models.spec.policy import AGE_MAX, AGE_ON_HIT, AGE_ON_INSERT, CLASS_COUNT, visit
+from kvnode.models.spec.policy import AGE_MAX, AGE_ON_INSERT, CLASS_COUNT, age_on_hit, visit
 
 from ..layouts import AGE_BITS, CLASS_BITS, KIND_BITS, STATE_BITS, STATUS_BITS, Shapes, one_of
 
@@ -152,7 +152,7 @@ class Coherence(wiring.Component):
                 m.d.comb += self.accepted.eq(v.landed)
             with m.Case(Event.FIND, Event.FETCH):
                 with m.If(met == State.SEALED):
-                    m.d.comb += self.age.eq(AGE_ON_HIT)
+                    m.d.comb += self.age.eq(Array(age_on_hit(age) for age in range(AGE_MAX + 1))[v.age])
             with m.Case(Event.AGE):
                 m.d.comb += self.age.eq(older)
 

@@ -5,7 +5,14 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from kvnode.models.spec.config import NodeConfig
-from kvnode.models.spec.hashing import FOLD_ROTATIONS, ROUNDS
+from kvnode.models.spec.hashing import (
+    AND_ROTATIONS,
+    FOLD_ROTATIONS,
+    ROUNDS,
+    SEED_BITS,
+    SPREAD_ROTATIONS,
+    XOR_ROTATIONS,
+)
 
 from ..layouts import Shapes, index_bits
 from ..memory import Ram
@@ -22,7 +29,15 @@ def fold(digest):
 
 def feistel_round(left, right, key):
     """One round of `models.spec.hashing.place`; returns the new (left, right)."""
-    return right ^ (left.rotate_left(1) & left.rotate_left(8)) ^ left.rotate_left(2) ^ key, left
+    mixed = left.rotate_left(AND_ROTATIONS[0]) & left.rotate_left(AND_ROTATIONS[1])
+    for rotation in XOR_ROTATIONS:
+        mixed ^= left.rotate_left(rotation)
+    return right ^ mixed ^ key, left
+
+
+def spread(word):
+    """The linear layer in front of the rounds."""
+    return word ^ word.rotate_left(SPREAD_ROTATIONS[0]) ^ word.rotate_left(SPREAD_ROTATIONS[1])
 
 
 def popcount(bits):
@@ -67,7 +82,7 @@ class Index(wiring.Component):
             {
                 "s1_folded": In(64),
                 "s1_whitening": In(64),
-                "s1_seed": In(128),
+                "s1_seed": In(SEED_BITS),
                 "s1_base": In(self.address_bits),
                 "s1_mask": In(row_bits),
                 "s5_hit": Out(1),
@@ -103,17 +118,17 @@ class Index(wiring.Component):
 
         # Stages 1 and 2: the keyed rounds. Stage 3: row addresses.
         left, right = [Signal(32, name=f"s{i}_left") for i in (2, 3)], [Signal(32, name=f"s{i}_right") for i in (2, 3)]
-        seeds = self.s1_seed, Signal(64, name="s2_seed")
+        seeds = self.s1_seed, Signal(SEED_BITS // 2, name="s2_seed")
         bases = [Signal(self.address_bits, name=f"s{i}_base") for i in (2, 3, 4, 5)]
         masks = [Signal(row_bits, name=f"s{i}_mask") for i in (2, 3)]
         m.d.sync += [
-            seeds[1].eq(self.s1_seed[64:]),
+            seeds[1].eq(self.s1_seed[SEED_BITS // 2 :]),
             bases[0].eq(self.s1_base),
             masks[0].eq(self.s1_mask),
             masks[1].eq(masks[0]),
         ]
         m.d.sync += [later.eq(earlier) for earlier, later in zip(bases, bases[1:], strict=False)]
-        whitened = self.s1_folded ^ self.s1_whitening
+        whitened = spread(self.s1_folded ^ self.s1_whitening)
         half = whitened[32:], whitened[:32]
         for stage in range(2):
             for step in range(ROUNDS // 2):

@@ -230,6 +230,9 @@ class Port(wiring.Component):
             m.d.sync += [staged.eq(staged >> 256), staged_count.eq(staged_count - 1)]
             with m.If(arrived != (1 << len(arrived)) - 1):
                 m.d.sync += arrived.eq(arrived + 1)
+            if config.digest_bits < 256:
+                with m.If((staged[config.digest_bits : 256] != 0) & (arrived < expected)):
+                    m.d.sync += torn.eq(1)
         # The final beat of a message may carry one digest more than announced when a beat holds two.
         padding = (digests_per_beat - 1) if digests_per_beat > 1 else 0
         wrong_count = (arrived < expected) | (arrived > expected + (expected[0] if padding else 0)) | torn

@@ -82,8 +82,12 @@ class Sweeper(wiring.Component):
                 with m.If(hold.valid & (hold.slot == queues.item_slot)):
                     m.d.comb += held[owner].eq(1)
 
-        retire_model = pending & (pending_partition == partition)
-        reap = queues.ready & ~held.bit_select(partition, 1)
+        # A partition that retired a model owes a step of its patrol. So an epoch cannot come round to its number again
+        # before the patrol has been everywhere (the configuration asks for epochs enough).
+        owes = Signal(count)
+        patrol_first = owes.bit_select(partition, 1)
+        retire_model = pending & (pending_partition == partition) & ~patrol_first
+        reap = queues.ready & ~held.bit_select(partition, 1) & ~patrol_first
         low = self.low.bit_select(partition, 1)
         m.d.comb += [
             partition.eq(Array(config.sweep_order)[position]),
@@ -97,14 +101,15 @@ class Sweeper(wiring.Component):
             queues.push_where.eq(self.push_where),
         ]
         with m.If(self.taken):
-            m.d.sync += position.eq(position + 1)
+            m.d.sync += [position.eq(position + 1), owes.bit_select(partition, 1).eq(retire_model)]
         with m.If(retire_model):
             m.d.comb += kind.eq(Kind.RETIRE_MODEL)
             with m.If(self.taken):
                 m.d.sync += pending.eq(0)
         with m.Elif(reap):
             m.d.comb += [kind.eq(Kind.REAP), slot.eq(queues.item_slot), queues.pop.eq(self.taken)]
-        for moves, name, places in ((low, Kind.VISIT, hands), (~low, Kind.PATROL, patrols)):
+        visit = low & ~patrol_first
+        for moves, name, places in ((visit, Kind.VISIT, hands), (~visit, Kind.PATROL, patrols)):
             with m.If(~retire_model & ~reap & moves):
                 m.d.comb += [kind.eq(name), slot.eq(Array(places)[partition])]
                 for i in range(count):

@@ -129,8 +129,8 @@ class RtlTransport:
         }
 
     def capture(self, cycle: int | None = None) -> str:
-        """Write a waveform of the cycles before `cycle` (by default the present) by running everything since reset again;
-        a sentence that says where it is."""
+        """Write a waveform of the cycles before `cycle` (by default the present), by running everything since reset
+        again; returns a sentence that says where it is."""
         cycle = self.harness.cycle if cycle is None else cycle
         first, last = max(0, cycle - WAVES_BEFORE_CYCLES), cycle + WAVES_AFTER_CYCLES
         if self._history is None:

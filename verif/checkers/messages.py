@@ -10,8 +10,8 @@ from kvnode.models.golden.lockstep import Lockstep, describe
 from kvnode.models.golden.node import Answer
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Kind, Opcode, Status
-from kvnode.models.spec.messages import HANDLE, REQUEST, RESPONSE, TRACE
-from kvnode.models.spec.requests import check_request
+from kvnode.models.spec.messages import HANDLE, REQUEST, RESPONSE, TRACE, TraceFlag
+from kvnode.models.spec.requests import check_request, match_digests, payload_beats
 
 _COLUMN = {name: position for position, name in enumerate(TRACE.fields)}
 _HANDLE_FIELDS = ("slot", "generation", "boot_epoch")
@@ -53,8 +53,9 @@ class MessageCheck:
                 continue
             kind = row[_COLUMN["kind"]]
             if kind == Kind.LAND:
-                message = landing[owner].popleft()
-                message.finish(result, result.length * self.config.beat_bytes, b"")
+                if not landing[owner]:
+                    raise WrongAnswer(f"port {owner} issued LAND in cycle {row[_COLUMN['cycle']]} for no WRITE")
+                landing[owner].popleft().land(row, result)
                 continue
             queue = sent[owner]
             while queue and queue[0].over(row):
@@ -94,6 +95,7 @@ class _Message:
         self.answer: Answer | None = None
         self._row: tuple[Any, ...] | None = None
         self._count, self._asked, self._missed = 0, 0, False
+        self._digests, self._whole = match_digests(config, self.fields["length"], self.payload)
 
     def __str__(self) -> str:
         where = "" if self._row is None else f", {describe(dict(zip(TRACE.fields, self._row, strict=True)))}"
@@ -105,7 +107,7 @@ class _Message:
             return False
         if self._asked == 0 and min(len(self.payload), self.fields["length"]) >= 32:
             return False
-        return row[_COLUMN["kind"]] != Kind.MATCH or bool(row[_COLUMN["flags"]] & 2)
+        return row[_COLUMN["kind"]] != Kind.MATCH or bool(row[_COLUMN["flags"]] & TraceFlag.CHAIN_FIRST)
 
     def operation(self, row: tuple[Any, ...], result: Result) -> None:
         """Take one operation of the trace as this message's."""
@@ -117,14 +119,14 @@ class _Message:
             self.answer = self.node.answer(self.fields, self.status)
             return
         if self.opcode == Opcode.MATCH:
-            digest = int.from_bytes(self.payload[32 * self._asked : 32 * self._asked + 32], "little")
+            digest = self._digests[self._asked] if self._asked < len(self._digests) else 0
             expected = Operation(
                 self.port,
                 Kind.MATCH,
                 row[_COLUMN["partition"]],
                 self.fields["model_id"],
                 self.fields["group"],
-                digest=digest & (1 << self.config.digest_bits) - 1,
+                digest=digest,
                 chain_first=self._asked == 0,
             )
             self._asked += 1
@@ -134,22 +136,37 @@ class _Message:
             expected = self.node.operation_of(self.port, self.fields)
             length, data = self.node.transfer(expected.partition, self.fields, result, self.payload)
             self.finish(result, length, data)
+        self._compare_operation(row, expected)
+
+    def land(self, row: tuple[Any, ...], result: Result) -> None:
+        """Take the LAND behind this WRITE."""
+        self._row = row
+        size = payload_beats(self.config, len(self.payload))
+        whole = size == payload_beats(self.config, self.fields["length"])
+        expected = self.node.operation_of(self.port, self.fields)
+        self._compare_operation(row, expected._replace(kind=Kind.LAND, whole=whole))
+        self.finish(result, result.length * self.config.beat_bytes, b"")
+
+    def _compare_operation(self, row: tuple[Any, ...], expected: Operation) -> None:
         names = ("kind", "partition", "model_id", "group", "slot", "generation", "offset", "length")
         wrong = [name for name in names if row[_COLUMN[name]] != getattr(expected, name)]
-        if wrong or int.from_bytes(row[_COLUMN["digest"]], "little") != expected.digest:
-            raise WrongAnswer(f"{self}: the port issued another {wrong[0] if wrong else 'digest'} than {expected}")
+        if bool(row[_COLUMN["flags"]] & TraceFlag.WHOLE) != expected.whole:
+            wrong.append("whole")
+        if int.from_bytes(row[_COLUMN["digest"]], "little") != expected.digest:
+            wrong.append("digest")
+        if wrong:
+            raise WrongAnswer(f"{self}: the port issued another {wrong[0]} than {expected}")
 
     def finish(self, result: Result, length: int, data: bytes) -> None:
         self.answer = self.node.answer(self.fields, result.status, result, length, data)
 
     def compare(self, run: Any) -> None:
         if self.status == Status.OK and self.opcode == Opcode.MATCH:
-            whole = self.node.beats(len(self.payload)) == self.node.beats(self.fields["length"])
-            asked = min(len(self.payload), self.fields["length"]) // 32
-            if not self._missed and self._asked != asked:
+            asked = len(self._digests)
+            if self._asked > asked or not self._missed and self._asked < asked:
                 raise WrongAnswer(f"{self}: looked up {self._asked} of {asked} digests")
-            status = Status.BAD_REQUEST if not whole else Status.HIT if self._count else Status.MISS
-            self.answer = self.node.answer(self.fields, status, count=self._count if whole else 0)
+            status = Status.BAD_REQUEST if not self._whole else Status.HIT if self._count else Status.MISS
+            self.answer = self.node.answer(self.fields, status, count=self._count if self._whole else 0)
         if self.answer is None:
             raise WrongAnswer(f"{self}: was answered without an operation")
         header = RESPONSE.unpack(run.results["header"][self.index].tobytes())
