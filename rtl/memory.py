@@ -11,6 +11,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .layouts import index_bits
+from .ownership import By, Owned
 
 #: The module behind every `Ram`; `elaborate` puts it beside the generated Verilog.
 RAM_VERILOG = """\
@@ -69,6 +70,11 @@ class DelayLine(wiring.Component):
 
     Used by: directory, for the digest.
     """
+
+    OWNERSHIP = (
+        Owned("position", By.PUBLIC),
+        Owned("ram", By.TAG, "s6_head"),
+    )
 
     def __init__(self, width: int, cycles: int):
         if cycles < 2:

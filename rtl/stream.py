@@ -7,6 +7,8 @@ from amaranth.hdl import Module, Shape, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .ownership import By, Owned
+
 
 class Queue(wiring.Component):
     """First-in first-out queue of `depth` items of `shape`, first word falls through.
@@ -16,6 +18,8 @@ class Queue(wiring.Component):
 
     `level` is the number of items inside.
     """
+
+    OWNERSHIP = (Owned("*", By.PORT),)
 
     def __init__(self, shape, depth: int):
         if depth < 1:

@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
 from .layouts import index_bits
+from .ownership import By, Owned
 
 
 class Wheel(wiring.Component):
@@ -13,6 +14,11 @@ class Wheel(wiring.Component):
 
     Used by: node.
     """
+
+    OWNERSHIP = (
+        Owned("turn", By.PUBLIC),
+        Owned("rotation", By.PUBLIC),
+    )
 
     def __init__(self, ports: int):
         self.ports = ports

@@ -213,7 +213,7 @@ class Replay:
             f"port {job.port}: READ of block {digest[::-1].hex()} (partition {job.partition}, model {job.model_id}, "
             f"slot {int(row['header']['slot'])}) answered OK with {len(found)} bytes in cycles "
             f"{int(row['first_cycle'])} to {int(row['last_cycle'])}; byte {first} is the first that "
-            f"differs. {self.transport.capture()}"
+            f"differs. {self.transport.capture(int(row['last_cycle']))}"
         )
 
     def _run(self, batch: Batch, payload: bytes) -> RunResult:

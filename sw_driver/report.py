@@ -63,12 +63,13 @@ class ReplayProgress:
 def print_report(report: Report, console: Console) -> None:
     """The final tables: operations, then figures."""
     data = report.to_dict()
+    console.print(f"{data['trace']} on {data['on']} ({data['preset']})", highlight=False)
     console.print(_operations(data))
     console.print(_figures(data))
 
 
 def _operations(data: dict[str, Any]) -> Table:
-    table = Table(title=f"{data['trace']} on {data['on']} ({data['preset']})", title_justify="left")
+    table = Table()
     table.add_column("operation")
     table.add_column("status")
     table.add_column("count", justify="right")

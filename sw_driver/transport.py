@@ -66,7 +66,8 @@ class Transport(Protocol):
 
     `retire_model` makes every block of a model unreachable, in effect before the next run. `statistics` are totals
     since reset by name; "lockstep_operations" is the number of directory operations that were compared with the golden
-    model, or None. `capture` keeps what is needed to see what just happened and returns a sentence that says where.
+    model, or None. `capture` keeps what is needed to see what happened before `cycle` (by default the present) and
+    returns a sentence that says where it is.
 
     Implemented by: transports.golden, transports.rtl. Used by: client, replay, benches.
     """
@@ -90,7 +91,7 @@ class Transport(Protocol):
 
     def statistics(self) -> dict[str, Any]: ...
 
-    def capture(self) -> str: ...
+    def capture(self, cycle: int | None = None) -> str: ...
 
     def close(self) -> None: ...
 

@@ -278,7 +278,7 @@ PRESETS = {
         beat_bytes=32,
         block_bytes=4096,
         max_payload_bytes=4096,
-        partitions=_partitions(("large", (0, 3), 12, 64), ("left", (1,), 11, 32), ("right", (2,), 11, 32)),
+        partitions=_partitions(("large", (0, 3), 12, 256), ("left", (1,), 11, 128), ("right", (2,), 11, 128)),
     ),
     "wide": NodeConfig(
         name="wide",

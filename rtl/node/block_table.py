@@ -8,6 +8,7 @@ from kvnode.models.spec.config import NodeConfig
 
 from ..layouts import AGE_BITS, CLASS_BITS, STATE_BITS, Shapes, index_bits
 from ..memory import Ram
+from ..ownership import By, Owned
 
 
 def state_layout(config: NodeConfig) -> data.StructLayout:
@@ -47,9 +48,15 @@ class BlockTable(wiring.Component):
     commits (`commit` with `commit_slot`, `commit_state`, at stage 8) of the two operations in front are forwarded.
     `clear` sets the state row `clear_slot` to FREE, generation 0.
 
-    Ownership: rows belong to the partition whose base is in their address; stage registers to the operation's owner.
     Used by: directory.
     """
+
+    OWNERSHIP = (
+        Owned("s7_slot", By.TAG, "s7_head"),
+        Owned("previous*", By.ADDRESS),
+        Owned("keys", By.ADDRESS),
+        Owned("states", By.ADDRESS),
+    )
 
     def __init__(self, config: NodeConfig):
         self.config = config
@@ -89,7 +96,9 @@ class BlockTable(wiring.Component):
             m.d.comb += [states.write_address.eq(self.clear_slot), states.write_data.eq(0)]
 
         s7_slot = Signal(self.address_bits)
-        previous, previous_slot, previous_state = Signal(), Signal(self.address_bits), Signal(self.state)
+        previous = Signal()
+        previous_slot = Signal(self.address_bits)
+        previous_state = Signal(self.state)
         m.d.sync += [
             s7_slot.eq(self.s6_slot),
             previous.eq(self.commit),

@@ -78,7 +78,8 @@ class Coherence(wiring.Component):
         evicts = sum(visit(age, klass)[0] << n for n, (age, klass) in enumerate(ages))
         aged = sum(visit(age, klass)[1] << AGE_BITS * n for n, (age, klass) in enumerate(ages))
         position = Cat(v.age, v.klass)
-        evict, older = Signal(), Signal(AGE_BITS)
+        evict = Signal()
+        older = Signal(AGE_BITS)
         m.d.comb += [
             evict.eq(Const(evicts, len(ages)).bit_select(position, 1)),
             older.eq(Const(aged, AGE_BITS * len(ages)).word_select(position, AGE_BITS)),

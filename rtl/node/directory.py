@@ -16,6 +16,7 @@ from kvnode.models.spec.timing import STATE_COMMIT_STAGE
 
 from ..layouts import STATE_BITS, STATUS_BITS, TRACE_STRUCT, Shapes, one_of
 from ..memory import DelayLine
+from ..ownership import By, Owned
 from .block_table import BlockTable
 from .coherence import Coherence
 from .fill_table import FillTable
@@ -28,17 +29,40 @@ class Directory(wiring.Component):
 
     Ports: `operation` with `digest`, `owner` and `partition` enters when `start` is high (stage 0); `result` for
     `result_owner` is there nine cycles later with `result_valid`; `retire*` reports a slot that begins to retire;
-    `ready` is low while the tables are cleared after reset. `trace` holds the record of the operation that is answered
+    `low` says of each partition that it is short of free slots; `ready` is low while the tables are cleared after reset.
+    `trace` holds the record of the operation that is answered
     in this cycle.
 
     What happens in a cycle: the operation at stage 5 sees every insertion, removal and slot of those in front of it,
     the operation at stage 8 every state and watermark; so the pipeline is equal to executing operations one at a time
     in their order, except for fill rows, see models.spec.timing.FILL_ROW_RELEASE_CYCLES.
 
-    Ownership: every stage register belongs to the partition of its operation (rule 2 of the isolation proofs); tables
-    as they declare. `fault` is for tests, see its blocks.
     Used by: node.
     """
+
+    OWNERSHIP = (
+        Owned("walk", By.PUBLIC),
+        Owned("s1_*", By.TAG, "s1_head"),
+        Owned("s2_*", By.TAG, "s2_head"),
+        Owned("s3_*", By.TAG, "s3_head"),
+        Owned("s4_*", By.TAG, "s4_head"),
+        Owned("s5_*", By.TAG, "s5_head"),
+        Owned("s6_*", By.TAG, "s6_head"),
+        Owned("s7_*", By.TAG, "s7_head"),
+        Owned("s8_*", By.TAG, "s8_head"),
+        Owned("match", By.TAG, "s8_head"),
+        Owned("stale", By.TAG, "s8_head"),
+        Owned("retire_where", By.TAG, "s8_head"),
+        Owned("chained_*", By.PORT),
+        Owned("spare_*", By.NUMBER),
+        Owned("result*", By.TAG, "result_owner"),
+        Owned("trace*", By.MANAGEMENT),
+        Owned("order", By.MANAGEMENT),
+        Owned("cycle", By.MANAGEMENT),
+        Owned("digest_trace", By.MANAGEMENT),
+        Owned("epochs", By.ADDRESS),
+        Owned("late_epochs", By.ADDRESS),
+    )
 
     def __init__(self, config: NodeConfig, fault: str | None = None):
         self.config, self.shapes, self.fault = config, Shapes(config), fault
@@ -126,7 +150,8 @@ class Directory(wiring.Component):
         m.d.sync += folded.eq(fold(self.digest))
         m.submodules.digests = digests = DelayLine(config.digest_bits, 6)
         m.d.comb += digests.input.eq(self.digest)
-        s6_digest, s7_digest = digests.output, Signal(config.digest_bits)
+        s6_digest = digests.output
+        s7_digest = Signal(config.digest_bits)
         m.d.sync += s7_digest.eq(s6_digest)
 
         # Stage 1: into the index.
@@ -142,7 +167,8 @@ class Directory(wiring.Component):
         # Stage 5: grant a slot, or take one back.
         s5, op5 = heads[5], ops[5]
         is_start = s5.valid & (op5.kind == Kind.PUT_START)
-        grant, reap = Signal(), Signal()
+        grant = Signal()
+        reap = Signal()
         m.d.comb += [
             free.s4_partition.eq(heads[4].partition),
             free.s5_partition.eq(s5.partition),
@@ -207,8 +233,11 @@ class Directory(wiring.Component):
         same_model = (key.model_id == op7.model_id) & (key.epoch == epochs[7])
         same_key = (key.digest == s7_digest) & (key.group == op7.group)
         same_generation = state7.generation == op7.generation
-        match, stale, fill_row8 = Signal(), Signal(), Signal(shapes.fill_row_bits)
-        state8, where8 = Signal(blocks.state, name="s8_state"), Signal(shapes.where, name="s8_where")
+        match = Signal()
+        stale = Signal()
+        fill_row8 = Signal(shapes.fill_row_bits, name="s8_fill_row")
+        state8 = Signal(blocks.state, name="s8_state")
+        where8 = Signal(shapes.where, name="s8_where")
         m.d.comb += [
             late_read.addr.eq(Cat(key.model_id, heads[7].partition)),
             late_write.addr.eq(Mux(clearing, walk, Cat(op7.model_id, heads[7].partition))),
@@ -231,7 +260,9 @@ class Directory(wiring.Component):
         swept = one_of(op8.kind, SWEEPER_KINDS)
         live = (state8.state == State.FILLING) | (state8.state == State.SEALED)
         chains = Array(Signal(name=f"chained_{port}") for port in range(config.ports))
-        chained, present, touched = Signal(), Signal(), Signal()
+        chained = Signal()
+        present = Signal()
+        touched = Signal()
         view = coherence.view
         m.d.comb += [
             present.eq(match & ~swept & ~v8.granted & (~op8.by_handle | live)),
@@ -293,7 +324,8 @@ class Directory(wiring.Component):
             m.d.comb += after.generation.eq(state8.generation + 1)
 
         # Stage 9: the answer, and the trace record.
-        status, state_before = Signal(STATUS_BITS), Signal(STATE_BITS)
+        status = Signal(STATUS_BITS)
+        state_before = Signal(STATE_BITS)
         found = touched & (v8.granted | present & (state8.state != State.RETIRING))
         whole_length = after.length - op8.offset
         filling = touched & (after.state == State.FILLING)
@@ -320,8 +352,9 @@ class Directory(wiring.Component):
                 Mux(after.state == State.SEALED, after.length, Mux(after.state == State.FILLING, coherence.landed, 0))
             ),
         ]
-        order, cycle = Signal(64), Signal(64)
-        trace = self.trace
+        order = Signal(64)
+        cycle = Signal(64)
+        trace = Signal(TRACE_STRUCT, name="trace_record")
         digest_trace = Signal(config.digest_bits)
         s8_digest = Signal(config.digest_bits)
         m.d.sync += [
@@ -360,5 +393,5 @@ class Directory(wiring.Component):
             trace.landed.eq(Mux(filling, coherence.landed, 0)),
             trace.free_count.eq(v8.free_count),
         ]
-        m.d.comb += trace.digest.eq(digest_trace)
+        m.d.comb += [self.trace.eq(trace), self.trace.digest.eq(digest_trace)]
         return m

@@ -8,6 +8,7 @@ from kvnode.models.spec.config import NodeConfig
 
 from ..layouts import Shapes
 from ..memory import Ram
+from ..ownership import By, Owned
 
 
 def fill_layout(config: NodeConfig) -> data.StructLayout:
@@ -24,9 +25,14 @@ class FillTable(wiring.Component):
     row of the operation at stage 8, `release` frees it: it can be granted to the operation that is at stage 5 in the
     next cycle.
 
-    Ownership: rows and their taken bits belong to the partition in their address.
     Used by: directory.
     """
+
+    OWNERSHIP = (
+        Owned("taken_*", By.NUMBER),
+        Owned("forward*", By.TAG, "s8_head"),
+        Owned("rows", By.ADDRESS),
+    )
 
     def __init__(self, config: NodeConfig):
         self.config, self.shapes = config, Shapes(config)
@@ -69,7 +75,8 @@ class FillTable(wiring.Component):
 
         m.submodules.rows = rows = Ram(self.fill.size, len(config.partitions) << self.shapes.fill_row_bits)
         s7_address, s8_address = Cat(self.s7_row, self.s7_partition), Cat(self.s8_row, self.s8_partition)
-        forward, forwarded = Signal(), Signal(self.fill)
+        forward = Signal()
+        forwarded = Signal(self.fill)
         m.d.comb += [
             rows.read_address.eq(s7_address),
             rows.write_address.eq(s8_address),

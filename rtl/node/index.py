@@ -16,6 +16,7 @@ from kvnode.models.spec.hashing import (
 
 from ..layouts import Shapes, index_bits
 from ..memory import Ram
+from ..ownership import By, Owned
 
 
 def fold(digest):
@@ -69,10 +70,18 @@ class Index(wiring.Component):
         insert, insert_slot, remove, remove_where, remove_base: the commit of the operation at stage 5.
         clear, clear_row: overwrite a row of both tables with invalid entries.
 
-    Ownership: rows belong to the partition whose base is in their address; stage registers to the operation's owner.
     `fault` is for tests: "index_compare" inverts a bit of the tag compare.
     Used by: directory.
     """
+
+    OWNERSHIP = (
+        Owned("s2_*", By.TAG, "s2_head"),
+        Owned("s3_*", By.TAG, "s3_head"),
+        Owned("s4_*", By.TAG, "s4_head"),
+        Owned("s5_*", By.TAG, "s5_head"),
+        Owned("previous", By.ADDRESS),
+        Owned("table*_way*", By.ADDRESS),
+    )
 
     def __init__(self, config: NodeConfig, fault: str | None = None):
         self.config, self.shapes, self.fault = config, Shapes(config), fault
@@ -147,12 +156,14 @@ class Index(wiring.Component):
         s5_tag = Signal(tag_bits)
         s5_rows = [Signal(row_bits, name=f"s5_row{t}") for t in range(2)]
         m.d.sync += [s4_tag.eq(s3_tag), s5_tag.eq(s4_tag)]
-        event, previous = Signal(event_layout), Signal(event_layout)
+        event = Signal(event_layout)
+        previous = Signal(event_layout)
         m.d.sync += previous.eq(event)
         s4_valid, s4_hits, s4_slots = [], [], []
         for table in range(2):
             m.d.sync += [s4_rows[table].eq(s3_rows[table]), s5_rows[table].eq(s4_rows[table])]
-            valid, hits = Signal(ways, name=f"s4_valid{table}"), Signal(ways, name=f"s4_hits{table}")
+            valid = Signal(ways, name=f"s4_valid{table}")
+            hits = Signal(ways, name=f"s4_hits{table}")
             address = Signal(self.address_bits, name=f"s4_address{table}")
             m.d.comb += address.eq(bases[2] | s4_rows[table])
             for way in range(ways):

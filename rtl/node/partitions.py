@@ -8,6 +8,7 @@ from kvnode.models.spec.config import NodeConfig
 
 from ..layouts import Shapes, index_bits
 from ..memory import Ram
+from ..ownership import By, Owned
 
 
 def per_partition(values):
@@ -26,9 +27,21 @@ class FreeLists(wiring.Component):
     Given-back slots lie in two memories, even and odd positions, so that the head and the one behind it are read at
     once and the choice between them can wait for the operation in front.
 
-    Ownership: counters are per partition, memory rows belong to the partition whose base is in their address.
     Used by: directory.
     """
+
+    OWNERSHIP = (
+        Owned("unused_*", By.NUMBER),
+        Owned("head_odd", By.TAG, "s5_head"),
+        Owned("head_[0-9]*", By.NUMBER),
+        Owned("tail_*", By.NUMBER),
+        Owned("free_*", By.NUMBER),
+        Owned("bypass*", By.TAG, "s5_head"),
+        Owned("front_*", By.TAG, "s6_head"),
+        Owned("s6_count", By.TAG, "s6_head"),
+        Owned("even", By.ADDRESS),
+        Owned("odd", By.ADDRESS),
+    )
 
     def __init__(self, config: NodeConfig):
         self.config, self.shapes = config, Shapes(config)
@@ -64,7 +77,8 @@ class FreeLists(wiring.Component):
         # Stage 4: present the head and the position behind it, one in each memory.
         rams = [Ram(slot_bits, max(2, config.slots // 2)) for _ in range(2)]
         m.submodules.even, m.submodules.odd = rams
-        head, following = Signal(address_bits), Signal(address_bits)
+        head = Signal(address_bits)
+        following = Signal(address_bits)
         m.d.comb += [
             head.eq(Array(bases[i] | heads[i] for i in range(count))[self.s4_partition]),
             following.eq(Array(bases[i] | nexts[i] for i in range(count))[self.s4_partition]),
@@ -74,7 +88,8 @@ class FreeLists(wiring.Component):
         m.d.comb += tail.eq(Array(bases[i] | tails[i] for i in range(count))[self.s5_partition])
         read = []
         for parity, ram in enumerate(rams):
-            bypass, bypassed = Signal(name=f"bypass_{parity}"), Signal(slot_bits, name=f"bypassed_{parity}")
+            bypass = Signal(name=f"bypass_{parity}")
+            bypassed = Signal(slot_bits, name=f"bypassed_{parity}")
             written = self.push & (tail[0] == parity)
             m.d.comb += [
                 ram.read_address.eq(presented[parity]),
@@ -86,9 +101,13 @@ class FreeLists(wiring.Component):
             read.append(Mux(bypass, bypassed, ram.read_data))
 
         # Stage 5: the operation in front may have taken the head.
-        head_odd, front_popped, front_partition = Signal(), Signal(), Signal.like(self.s5_partition)
+        head_odd = Signal()
+        front_popped = Signal()
+        front_partition = Signal.like(self.s5_partition)
         first = Mux(head_odd ^ (front_popped & (front_partition == self.s5_partition)), read[1], read[0])
-        unused_left, unused_slot, free_count = Signal(), Signal(slot_bits), Signal(slot_bits + 1)
+        unused_left = Signal()
+        unused_slot = Signal(slot_bits)
+        free_count = Signal(slot_bits + 1)
         m.d.comb += [
             unused_left.eq(Array(~unused[i][-1] for i in range(count))[self.s5_partition]),
             unused_slot.eq(Array(unused[i][:-1] for i in range(count))[self.s5_partition]),
@@ -120,9 +139,15 @@ class RetireQueues(wiring.Component):
     Contract: `push` appends (`push_slot`, `push_where`) to `push_partition`. `ready` says that `item_slot`,
     `item_where` are the oldest of `partition`, which must have stood still for two cycles; `pop` removes it.
 
-    Ownership: pointers are per partition, memory rows belong to the partition whose base is in their address.
     Used by: sweeper.
     """
+
+    OWNERSHIP = (
+        Owned("head_*", By.NUMBER),
+        Owned("tail_*", By.NUMBER),
+        Owned("ready", By.TAG, "sweeper.partition"),
+        Owned("ram", By.ADDRESS),
+    )
 
     def __init__(self, config: NodeConfig):
         self.config, self.shapes = config, Shapes(config)

@@ -11,6 +11,7 @@ from kvnode.models.spec.requests import BY_EITHER, BY_HANDLE_ONLY, WITH_PAYLOAD
 from kvnode.models.spec.timing import data_fifo_depth
 
 from ..layouts import REQUEST_STRUCT, RESPONSE_STRUCT, STATUS_BITS, Shapes, index_bits, struct
+from ..ownership import By, Owned
 from ..stream import Queue
 from .transfer import RUNS, ReadEngine, WriteEngine
 
@@ -112,9 +113,10 @@ class Port(wiring.Component):
     most one other moves, a WRITE while at most one other is inside; PUT_END and PUT_REVOKE wait for the WRITEs to their
     slot.
 
-    Ownership: everything here belongs to the port's partition.
     Used by: node.
     """
+
+    OWNERSHIP = (Owned("*", By.PORT),)
 
     def __init__(self, config: NodeConfig, port: int):
         self.config, self.port, self.shapes = config, port, Shapes(config)
@@ -159,11 +161,14 @@ class Port(wiring.Component):
         # goes where its opcode says.
         header_beats = config.request_beats
         message = data.StructLayout({"bits": header_beats * data_bits, "short": 1, "has_payload": 1})
-        current, collected = Signal(message), Signal(message)
+        current = Signal(message)
+        collected = Signal(message)
         header = data.View(REQUEST_STRUCT, current.bits[: REQUEST_STRUCT.size])
         short, has_payload = current.short, current.has_payload
         position = Signal(index_bits(header_beats))
-        pending, full, in_body = Signal(), Signal(), Signal()
+        pending = Signal()
+        full = Signal()
+        in_body = Signal()
         m.d.comb += [check.header.eq(header), check.has_payload.eq(has_payload), check.boot_epoch.eq(self.boot_epoch)]
         status = Signal(STATUS_BITS)
         m.d.comb += status.eq(Mux(short, Status.BAD_REQUEST, check.status))
@@ -206,9 +211,13 @@ class Port(wiring.Component):
 
         # MATCH: one digest in each turn, until one misses; the answer when all that were asked have come back.
         expected = header.length[5 : 5 + shapes.count_bits]
-        arrived, issued = Signal(shapes.count_bits + 1), Signal(shapes.count_bits)
-        returned, hits = Signal(shapes.count_bits), Signal(shapes.count_bits)
-        missed, torn, match_answers = Signal(), Signal(), Signal()
+        arrived = Signal(shapes.count_bits + 1)
+        issued = Signal(shapes.count_bits)
+        returned = Signal(shapes.count_bits)
+        hits = Signal(shapes.count_bits)
+        missed = Signal()
+        torn = Signal()
+        match_answers = Signal()
         surplus = Signal()
         with m.If(arrives & in_body & is_match):
             if digest_beats > 1:
@@ -238,7 +247,8 @@ class Port(wiring.Component):
         wrong_count = (arrived < expected) | (arrived > expected + (expected[0] if padding else 0)) | torn
 
         # Operations, in order: a landed WRITE first, then the message at hand.
-        outstanding, in_flight = Signal(range(RESPONSE_DEPTH + 1)), Signal(range(RESPONSE_DEPTH + 1))
+        outstanding = Signal(range(RESPONSE_DEPTH + 1))
+        in_flight = Signal(range(RESPONSE_DEPTH + 1))
         reads = Signal(range(RUNS + 1))
         read_room = reads != RUNS
         response_room = outstanding != RESPONSE_DEPTH
@@ -398,7 +408,9 @@ class Port(wiring.Component):
         for i in range(RUNS):
             m.d.comb += [self.holds[i].eq(reader.holds[i]), self.holds[RUNS + i].eq(writer.holds[i])]
 
-        out, response, rsp = answers.o, Signal(RESPONSE_STRUCT), self.rsp
+        out = answers.o
+        response = Signal(RESPONSE_STRUCT)
+        rsp = self.rsp
         sending = Signal()
         # WRITE messages whose last beat is in: a refused one is not answered before.
         writes_in = Signal(range(RESPONSE_DEPTH + 1))

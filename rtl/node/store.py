@@ -8,6 +8,7 @@ from kvnode.models.spec.config import NodeConfig
 
 from ..layouts import index_bits
 from ..memory import Ram
+from ..ownership import By, Owned
 
 
 def rotate(values, count):
@@ -40,11 +41,19 @@ class Store(wiring.Component):
     three cycles after `read_valid`, with `data_valid`; a write can be read by a read issued in the next cycle.
     Throughput: one read and one write per port and cycle. `read_row` and `write_row` are rows of the bank.
 
-    Ownership: rows belong to the partition whose slot is in their address; lanes to the port that issued them, and
-    `read_data` is zero unless `data_valid`.
     `fault` is for tests: "rotator" turns the data's way back one position too far.
     Used by: node.
     """
+
+    OWNERSHIP = (
+        Owned("turn", By.PUBLIC),
+        Owned("bank_turn", By.PUBLIC),
+        Owned("bank_*_[0-9]*", By.LANE),
+        Owned("valid_*", By.PORT),
+        Owned("data_valid*", By.PORT),
+        Owned("read_data*", By.PORT),
+        Owned("bank[0-9]*", By.ADDRESS),
+    )
 
     def __init__(self, config: NodeConfig, fault: str | None = None):
         self.config, self.fault = config, fault
@@ -66,7 +75,8 @@ class Store(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         ports = range(self.config.ports)
-        turn, bank_turn = Signal.like(self.rotation), Signal.like(self.rotation)
+        turn = Signal.like(self.rotation)
+        bank_turn = Signal.like(self.rotation)
         m.d.sync += [turn.eq(self.rotation), bank_turn.eq(turn + (self.fault == "rotator"))]
 
         def registered(values, name):

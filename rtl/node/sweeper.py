@@ -9,6 +9,7 @@ from kvnode.models.spec.enums import Kind
 from kvnode.models.spec.registers import MODEL_RETIRE_ADDRESS
 
 from ..layouts import KIND_BITS, Shapes, filled
+from ..ownership import By, Owned
 from .partitions import RetireQueues
 
 #: Slots that one port can hold: two reads and two writes.
@@ -26,9 +27,16 @@ class Sweeper(wiring.Component):
     began to retire; `holds` are the slots held by each port's transfers; `register_*` is the plain register write port,
     which accepts one MODEL_RETIRE at a time and ignores unknown addresses, partitions and models.
 
-    Ownership: queues, hands and holds are per partition; the pending register write is public.
     Used by: node.
     """
+
+    OWNERSHIP = (
+        Owned("hand_*", By.NUMBER),
+        Owned("patrol_*", By.NUMBER),
+        Owned("owes", By.NUMBER),
+        Owned("position", By.PUBLIC),
+        Owned("pending*", By.MANAGEMENT),
+    )
 
     def __init__(self, config: NodeConfig):
         self.config, self.shapes = config, Shapes(config)
@@ -57,11 +65,15 @@ class Sweeper(wiring.Component):
         count = len(config.partitions)
         m.submodules.queues = queues = RetireQueues(config)
         hands = [Signal(p.slots_log2, name=f"hand_{i}") for i, p in enumerate(config.partitions)]
-        partition, position = self.partition, Signal(range(len(config.sweep_order)))
+        partition = self.partition
+        position = Signal(range(len(config.sweep_order)))
         patrols = [Signal(p.slots_log2, name=f"patrol_{i}") for i, p in enumerate(config.partitions)]
-        kind, slot = Signal(KIND_BITS), Signal(self.shapes.slot_bits)
+        kind = Signal(KIND_BITS)
+        slot = Signal(self.shapes.slot_bits)
 
-        pending, pending_partition, pending_model = Signal(), Signal.like(partition), Signal(self.shapes.model_bits)
+        pending = Signal()
+        pending_partition = Signal.like(partition)
+        pending_model = Signal(self.shapes.model_bits)
         known = (
             (self.register_address == MODEL_RETIRE_ADDRESS)
             & (self.register_data[16:] < count)

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from kvnode.models.spec.config import NodeConfig
 
 from ..layouts import Shapes, index_bits
+from ..ownership import By, Owned
 
 #: Runs of each direction that a port has accepted at a time: one moving, one waiting behind it.
 RUNS = 2
@@ -27,6 +28,8 @@ class ReadEngine(wiring.Component):
     A run waits for its first bank at most ports - 1 cycles and then issues a beat in every cycle with credit; a cycle
     without credit costs a lap of the banks. The next run is loaded in the cycle of the last beat.
     """
+
+    OWNERSHIP = (Owned("*", By.PORT),)
 
     def __init__(self, config: NodeConfig, slot_base: int):
         self.config, self.slot_base, self.shapes = config, slot_base, Shapes(config)
@@ -54,7 +57,8 @@ class ReadEngine(wiring.Component):
             {"valid": 1, "slot": shapes.slot_bits, "beat": shapes.beat_bits, "count": shapes.beat_bits}
         )
         runs = [Signal(run_layout, name=f"run_{i}") for i in range(RUNS)]
-        head, tail = Signal(), Signal()
+        head = Signal()
+        tail = Signal()
         run = Signal(run_layout)
         m.d.comb += [
             run.eq(Mux(head, runs[1].as_value(), runs[0].as_value())),
@@ -92,6 +96,8 @@ class WriteEngine(wiring.Component):
 
     Beats beyond the announced length are dropped; the message still ends at its `last`.
     """
+
+    OWNERSHIP = (Owned("*", By.PORT),)
 
     def __init__(self, config: NodeConfig, slot_base: int):
         self.config, self.slot_base, self.shapes = config, slot_base, Shapes(config)
@@ -132,8 +138,12 @@ class WriteEngine(wiring.Component):
         runs = [Signal(run_layout, name=f"run_{i}") for i in range(RUNS)]
         operations = [Signal(shapes.operation, name=f"operation_{i}") for i in range(RUNS)]
         # Entered at `tail`, judged at `judge`, moved at `head`, landed at `lander`: each runs behind the one before.
-        tail, judge, head, lander = Signal(), Signal(), Signal(), Signal()
-        run, operation = Signal(run_layout), Signal(shapes.operation)
+        tail = Signal()
+        judge = Signal()
+        head = Signal()
+        lander = Signal()
+        run = Signal(run_layout)
+        operation = Signal(shapes.operation)
         landing = Signal(run_layout)
         payload = self.payload
         m.d.comb += [

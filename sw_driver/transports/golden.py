@@ -11,6 +11,7 @@ from kvnode.models.spec.batch import HANDLE_DTYPE, RESULT_DTYPE
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import KIND_OF_OPCODE, Flag, Kind, Opcode, State, Status
 from kvnode.models.spec.messages import VERSION
+from kvnode.models.spec.requests import BY_HANDLE_ONLY
 
 from ..transport import ANSWERED, SKIPPED, Batch, RunResult, check_batch, check_patterns
 
@@ -21,6 +22,14 @@ _KEPT = ("status", "count", "slot", "generation", "length", "watermark")
 _NO_ANSWER = (0,) * len(_KEPT)
 #: Fields of the request header that a well-formed message leaves at zero.
 _UNUSED = ("member", "ttl", "deadline", "reserved", "session_epoch", "session", "sequence")
+
+
+# Members of enumerations are slow to look up, and these are needed for every request.
+_MATCH, _READ, _WRITE = Opcode.MATCH, Opcode.READ, Opcode.WRITE
+_OK, _HIT, _MISS, _GRANTED = Status.OK, Status.HIT, Status.MISS, Status.GRANTED
+_SEALED, _RETIRING = State.SEALED, State.RETIRING
+_BY_HANDLE_ONLY = frozenset(BY_HANDLE_ONLY)
+_KINDS = {int(opcode): kind for opcode, kind in KIND_OF_OPCODE.items()}
 
 
 class GoldenTransport:
@@ -54,7 +63,7 @@ class GoldenTransport:
         self._operations["RETIRE_MODEL"] += 1
         self._operations["swept"] += self.node.sweep(partition)
 
-    def capture(self) -> str:
+    def capture(self, cycle: int | None = None) -> str:
         return "The golden node has no waveform."
 
     def statistics(self) -> dict[str, Any]:
@@ -95,7 +104,17 @@ class _Run:
         self.node, self.batch, self.payload = node, batch, payload
         self.beat_bytes, self.partition_of_port = node.config.beat_bytes, node.config.partition_of_port
         self.data = bytearray()
-        self.operations: Counter[str] = Counter()
+        self.counts = [0] * len(Opcode)
+        self.landed = self.swept = self.messages = 0
+
+    @property
+    def operations(self) -> Counter[str]:
+        """Operations by kind; `message` are requests that took the long way, one each."""
+        counts = Counter({Opcode(opcode).name: count for opcode, count in enumerate(self.counts) if count})
+        for name, count in (("LAND", self.landed), ("swept", self.swept), ("message", self.messages)):
+            if count:
+                counts[name] = count
+        return counts
 
     def execute(self) -> Any:
         batch = self.batch
@@ -149,48 +168,50 @@ class _Run:
         port, _, payload_bytes, payload_offset, opcode, flags, klass, model_id, group, offset, length = row
         node, beat_bytes = self.node, self.beat_bytes
         partition = self.partition_of_port[port]
-        if opcode == Opcode.MATCH:
+        if opcode == _MATCH:
             count = 0
             for at in range(payload_offset, payload_offset + payload_bytes, 32):
                 key = int.from_bytes(self.payload[at : at + 32], "little")
                 first = at == payload_offset
                 operation = Operation(port, Kind.MATCH, partition, model_id, group, digest=key, chain_first=first)
-                if node.operate(operation).status != Status.HIT:
+                self.counts[_MATCH] += 1
+                if node.operate(operation).status != _HIT:
                     break
                 count += 1
-            self.operations["MATCH"] += payload_bytes // 32
-            return (Status.HIT if count else Status.MISS), count, 0, 0, 0, 0
-        by_handle = opcode >= Opcode.WRITE and opcode != Opcode.DROP or flags & Flag.BY_HANDLE != 0
+            return (_HIT if count else _MISS), count, 0, 0, 0, 0
+        by_handle = flags != 0 or opcode in _BY_HANDLE_ONLY
+        slot = generation = key = 0
         if not by_handle:
-            slot, generation, key = 0, 0, int.from_bytes(digest, "little")
+            key = int.from_bytes(digest, "little")
         elif handle is not None:
-            slot, generation, key = handle[2], handle[3], 0
+            slot, generation = handle[2], handle[3]
         else:
             slot, generation = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
-            key = 0
         operation = Operation(
-            port, KIND_OF_OPCODE[Opcode(opcode)], partition, model_id, group, klass, by_handle, slot, generation,
+            port, _KINDS[opcode], partition, model_id, group, klass, by_handle, slot, generation,
             offset // beat_bytes, length // beat_bytes, key,
         )  # fmt: skip
         result = node.operate(operation)
-        self.operations[Opcode(opcode).name] += 1
+        self.counts[opcode] += 1
         part = node.partitions[partition]
-        if opcode == Opcode.WRITE and result.status == Status.OK:
+        status = result.status
+        answer_length = result.length * beat_bytes
+        if opcode == _READ:
+            if status == _OK:
+                answer_length = length or answer_length - offset
+                self.data += part.store.read(result.slot, offset, answer_length)
+            else:
+                answer_length = 0
+        elif opcode == _WRITE and status == _OK:
             part.store.write(slot, offset, bytes(self.payload[payload_offset : payload_offset + payload_bytes]))
             result = node.operate(operation._replace(kind=Kind.LAND, whole=True))
-            self.operations["LAND"] += 1
-        answer_length = result.length * beat_bytes
-        if opcode == Opcode.READ and result.status != Status.OK:
-            answer_length = 0
-        elif opcode == Opcode.READ:
-            answer_length = length or answer_length - offset
-            self.data += part.store.read(result.slot, offset, answer_length)
-        if part.retire_queue or part.low:
-            self.operations["swept"] += node.sweep(partition)
-        if not (result.present and result.state_before != State.RETIRING or result.status == Status.GRANTED):
-            return result.status, 0, 0, 0, 0, 0
-        end = result.length if result.state_after == State.SEALED else result.landed
-        return result.status, 0, result.slot, result.generation, answer_length, end * beat_bytes
+            status = result.status
+            self.landed += 1
+        self.swept += node.sweep(partition)
+        if not (result.present and result.state_before != _RETIRING or status == _GRANTED):
+            return status, 0, 0, 0, 0, 0
+        end = result.length if result.state_after == _SEALED else result.landed
+        return status, 0, result.slot, result.generation, answer_length, end * beat_bytes
 
     def _message(self, index: int, row: tuple[int, ...], handle: tuple[int, ...] | None) -> tuple[int, ...]:
         """The same of any request, through the bytes of its message."""
@@ -202,7 +223,7 @@ class _Run:
         payload = bytes(self.payload[row[3] : row[3] + row[2]])
         answer = self.node.request(row[0], record.tobytes(), payload)
         self.data += answer.data
-        self.operations["message"] += 1
+        self.messages += 1
         fields = answer.fields
         return tuple(fields[name] for name in _KEPT)
 

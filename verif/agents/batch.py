@@ -44,7 +44,7 @@ class BatchRun:
         idle: Callable[[int], Callable[[], bool]] = lambda port: lambda: False,
         backpressure: Callable[[int], Callable[[], bool]] = lambda port: lambda: False,
     ):
-        self.bench, self.left = bench, len(batch)
+        self.bench, self.left, self._first_cycle = bench, len(batch), bench.cycle
         self.results = np.zeros(len(batch), RESULT_DTYPE)
         self.data = bytearray()
         self._state = [0] * len(batch)
@@ -79,7 +79,7 @@ class BatchRun:
             while queue and len(port.sending) < READY:
                 index, after, handle_from, earliest, header, payload = queue[0]
                 if (
-                    earliest > self.bench.cycle
+                    earliest > self.bench.cycle - self._first_cycle
                     or after >= 0 and not state[after]
                     or handle_from >= 0 and not state[handle_from]
                 ):  # fmt: skip

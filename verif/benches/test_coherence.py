@@ -3,7 +3,7 @@
 import itertools
 
 from kvnode.models.spec.coherence import TRANSITIONS, View, decide
-from kvnode.models.spec.enums import Kind, State
+from kvnode.models.spec.enums import SWEEPER_KINDS, Kind, State
 from kvnode.rtl.node.coherence import Coherence, view_layout
 from kvnode.verif.agents.bench import Bench, bench_test
 from kvnode.verif.agents.fields import Fields
@@ -29,6 +29,7 @@ CONDITIONS = {
     Kind.PUT_REVOKE: {},
     Kind.DROP: {},
     Kind.VISIT: {"stale": BITS, "low": BITS, "age": AGES, "klass": AGES},
+    Kind.PATROL: {"stale": BITS, "low": BITS, "age": AGES, "klass": (0, 3)},
     Kind.REAP: {},
 }
 LIMITS = {**{name: CONFIG.block_beats for name in ("offset", "length", "block_length", "accepted", "landed")},
@@ -67,7 +68,7 @@ async def equals_the_table(dut):
             continue  # Neither can more beats than a block has.
         bench.drive(kind=kind, by_handle=by_handle, view=fields.pack(**values))
         await bench.settle()
-        met = view.state if view.present or kind in (Kind.VISIT, Kind.REAP) else State.FREE
+        met = view.state if view.present or kind in SWEEPER_KINDS else State.FREE
         found = {name: bench.get(name) for name in expected._fields}
         if met != view.state:
             del found["state"]  # Nobody writes the state of a block that was not reached.

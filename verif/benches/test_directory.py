@@ -31,7 +31,7 @@ class Traffic:
             [(rng.getrandbits(config.digest_bits), rng.randrange(config.models), rng.randrange(2)) for _ in range(part.slots * 2)]
             for part in config.partitions
         ]
-        self.hands = [0] * len(config.partitions)
+        self.hands = {kind: [0] * len(config.partitions) for kind in (Kind.VISIT, Kind.PATROL)}
         self.retiring = [deque() for _ in config.partitions]
         #: For each port its WRITEs: on the way, and accepted but not landed.
         self.asked = [deque() for _ in range(config.ports)]
@@ -72,9 +72,10 @@ class Traffic:
         if retiring and not any(retiring[0][0] in self.written_slots(p) for p in config.partitions[number].ports):
             slot, where = retiring.popleft()
             return config.ports, number, {"kind": Kind.REAP, "slot": slot, "where": where}, 0
-        slot = self.hands[number]
-        self.hands[number] = (slot + 1) % config.partitions[number].slots
-        return config.ports, number, {"kind": Kind.VISIT, "slot": slot}, 0
+        kind = rng.choice((Kind.VISIT, Kind.VISIT, Kind.PATROL))
+        slot = self.hands[kind][number]
+        self.hands[kind][number] = (slot + 1) % config.partitions[number].slots
+        return config.ports, number, {"kind": kind, "slot": slot}, 0
 
     def ask(self, port):
         rng, config = self.rng, self.config
@@ -165,6 +166,8 @@ async def one_operation_per_cycle_in_lockstep(dut):
         if bench.get("retire"):
             entry = bench.get("retire_slot"), bench.get("retire_where")
             traffic.retiring[bench.get("retire_partition")].append(entry)
+        low = [bench.get("low") >> number & 1 for number in range(len(config.partitions))]
+        assert low == [part.low for part in monitor.lockstep.node.partitions], f"cycle {cycle}"
         answered = pipeline.popleft()
         assert bench.get("result_valid") == (answered is not None), f"cycle {cycle}"
         assert len(records) == (answered is not None), f"cycle {cycle}"
@@ -185,7 +188,7 @@ async def one_operation_per_cycle_in_lockstep(dut):
               ("LOOKUP", "HIT"), ("MATCH", "HIT"), ("READ", "OK"), ("READ", "NOT_READY"), ("WRITE", "WRITE_ORDER"),
               ("WRITE", "WRITE_ONCE"), ("LAND", "OK"), ("LAND", "WRITE_ORDER"), ("LAND", "BAD_REQUEST"),
               ("PUT_END", "SEALED"), ("PUT_END", "INCOMPLETE"), ("PUT_REVOKE", "OK"), ("DROP", "OK"),
-              ("WRITE", "STALE_HANDLE"), ("REAP", "OK"), ("RETIRE_MODEL", "OK")}  # fmt: skip
+              ("WRITE", "STALE_HANDLE"), ("REAP", "OK"), ("PATROL", "OK"), ("RETIRE_MODEL", "OK")}  # fmt: skip
     assert wanted <= seen, f"never seen: {wanted - seen}"
     assert {("FREE", "FILLING"), ("FILLING", "SEALED"), ("SEALED", "RETIRING"), ("RETIRING", "FREE")} <= reached
 

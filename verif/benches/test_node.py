@@ -1,5 +1,6 @@
 """The whole node: random messages on all ports, every answer and byte checked, idle and backpressure swept."""
 
+import functools
 from types import SimpleNamespace
 
 import pytest
@@ -64,9 +65,14 @@ async def answers_like_the_golden_node(dut):
     assert check.lockstep.operations == monitor.lockstep.operations
 
 
+@functools.cache
+def text_of(config):
+    return verilog(config_of(config))
+
+
 def run_node(config, **parameters):
-    parameters = {"config": config, "sharing": config_of(config).sharing} | parameters
-    run_bench(verilog(config_of(config)), MODULE, "answers_like_the_golden_node", parameters, top=TOP, timeout_s=1200)
+    parameters["config"] = config
+    run_bench(text_of(config), MODULE, "answers_like_the_golden_node", parameters, top=TOP, timeout_s=1200)
 
 
 @pytest.mark.parametrize("idle,backpressure,seed", [

@@ -26,14 +26,16 @@ async def one_step_in_each_turn(dut):
     operations, holds = Fields(shapes.operation), Fields(shapes.hold)
     accepted = []
     registers = Source(bench, "register_", ("address", "data"), pattern("most", 3), lambda item, cycle: accepted.append(item))
-    queues, inside, hands = [deque() for _ in parts], [set() for _ in parts], [0] * len(parts)
+    queues, inside, owes = [deque() for _ in parts], [set() for _ in parts], [False] * len(parts)
+    hands = {kind: [0] * len(parts) for kind in (Kind.VISIT, Kind.PATROL)}
     held = [[None] * HOLDS_PER_PORT for _ in range(config.ports)]
     pending, turns = None, 0
-    counts = dict.fromkeys(("VISIT", "REAP", "RETIRE_MODEL", "delayed", "ignored"), 0)
+    counts = dict.fromkeys(("VISIT", "PATROL", "REAP", "RETIRE_MODEL", "delayed", "owed", "ignored"), 0)
     await bench.start()
     for cycle in range(CYCLES):
         taken = cycle % (config.ports + 1) == config.ports
-        bench.drive(taken=taken, push=0)
+        low = rng.getrandbits(len(parts))
+        bench.drive(taken=taken, push=0, low=low)
         number = rng.randrange(len(parts))
         push = None
         outside = sorted(set(range(parts[number].slots)) - inside[number])
@@ -53,7 +55,7 @@ async def one_step_in_each_turn(dut):
             registers.queue.append((address, rng.randrange(len(parts) + 1) << 16 | rng.randrange(config.models + 1)))
         await bench.step()
         at = f"cycle {cycle}"
-        number = turns % len(parts)
+        number = config.partition_of_port[turns % config.ports]
         assert bench.get("partition") == number, at
         if taken:
             turns += 1
@@ -62,20 +64,26 @@ async def one_step_in_each_turn(dut):
             # An item is there in the second cycle after it was put in.
             ready = bool(queue) and cycle - queue[0][2] >= 2
             mine = {slot for port, slots in enumerate(held) for slot in slots if config.partition_of_port[port] == number}
-            if pending and pending[0] == number:
-                expected, pending_after = {"kind": Kind.RETIRE_MODEL, "model_id": pending[1]}, None
+            expected = None
+            if owes[number]:
+                # The step of the patrol that a retired model costs comes before everything else.
+                counts["owed"] += 1
+            elif pending and pending[0] == number:
+                expected, pending = {"kind": Kind.RETIRE_MODEL, "model_id": pending[1]}, None
             elif ready and queue[0][0] not in mine:
                 slot, where, _ = queue.popleft()
                 inside[number].remove(slot)
-                expected, pending_after = {"kind": Kind.REAP, "slot": slot, "where": where}, pending
+                expected = {"kind": Kind.REAP, "slot": slot, "where": where}
             else:
                 counts["delayed"] += ready
-                expected, pending_after = {"kind": Kind.VISIT, "slot": hands[number]}, pending
-                hands[number] = (hands[number] + 1) % parts[number].slots
+            if expected is None:
+                kind = Kind.VISIT if low >> number & 1 and not owes[number] else Kind.PATROL
+                expected = {"kind": kind, "slot": hands[kind][number]}
+                hands[kind][number] = (hands[kind][number] + 1) % parts[number].slots
+            owes[number] = expected["kind"] == Kind.RETIRE_MODEL
             found = {name: operation[name] for name in expected}
             assert found == expected, f"{at}, partition {number}: {found}, expected {expected}"
             counts[expected["kind"].name] += 1
-            pending = pending_after
         if accepted:
             address, data = accepted.pop()
             if address == MODEL_RETIRE_ADDRESS and data >> 16 < len(parts) and data & 0xFFFF < config.models:

@@ -19,7 +19,7 @@ KEY, OTHER = 0xFEDCBA9876543210, 0x0123456789ABCDEF
 @pytest.fixture
 def trace(node):
     """(configuration, records) of a story with every kind of operation."""
-    start = node.ask(WRITER, Opcode.PUT_START, digest=KEY, length=4 * BEAT, model_id=1, group=2)
+    start = node.ask(WRITER, Opcode.PUT_START, digest=KEY, length=4 * BEAT, model_id=1, group=2, klass=1)
     handle = node.handle_of(start)
     by_handle = {"digest": handle, "model_id": 1, "group": 2}
     node.ask(WRITER, Opcode.WRITE, bytes(2 * BEAT), length=2 * BEAT, **by_handle)
@@ -35,8 +35,12 @@ def trace(node):
     node.drop(2, 0, OTHER)
     second = node.handle_of(node.ask(WRITER, Opcode.PUT_START, digest=OTHER, length=BEAT))
     node.ask(WRITER, Opcode.PUT_REVOKE, digest=second)
-    node.retire_model(0, 1)
+    # The clock's hand meets one block of the retired model, the patrol the other, two slots further.
+    node.put(WRITER, 1, OTHER, bytes(BEAT))
+    node.operate(Operation(SWEEPER, Kind.RETIRE_MODEL, 0, model_id=1))
     node.operate(Operation(SWEEPER, Kind.VISIT, 0, slot=0))
+    for slot in range(3):
+        node.operate(Operation(SWEEPER, Kind.PATROL, 0, slot=slot))
     node.sweep(0)
     return node.config, node.records()
 
@@ -60,7 +64,7 @@ def first(records, kind, nth=0):
 
 def test_operations_of_a_golden_node_pass(trace):
     lockstep = follow(trace)
-    assert lockstep.operations == len(trace[1]) == 25
+    assert lockstep.operations == len(trace[1]) == 33
     assert lockstep.node.partitions[0].free_count == 16
 
 
@@ -83,6 +87,8 @@ RESULTS = [
     ("state_before", Kind.PUT_END, 0, State.SEALED, "state_before is <State.SEALED: 2> in RTL, <State.FILLING: 1> in"),
     ("state_after", Kind.PUT_END, 0, State.FILLING, "state_after is <State.FILLING: 1> in RTL, <State.SEALED: 2> in"),
     ("state_after", Kind.VISIT, 0, State.SEALED, "state_after is <State.SEALED: 2> in RTL, <State.RETIRING: 3> in"),
+    ("state_after", Kind.PATROL, 1, State.RETIRING, "state_after is <State.RETIRING: 3> in RTL, <State.FREE: 0> in"),
+    ("state_after", Kind.PATROL, 2, State.SEALED, "state_after is <State.SEALED: 2> in RTL, <State.RETIRING: 3> in"),
     ("state_after", Kind.REAP, 1, State.RETIRING, "state_after is <State.RETIRING: 3> in RTL, <State.FREE: 0> in"),
     ("block_slot", Kind.PUT_START, 0, 1, "block_slot is 1 in RTL, 0 in golden"),
     ("block_generation", Kind.REAP, 0, 0, "block_generation is 0 in RTL, 1 in golden"),
@@ -122,7 +128,7 @@ INPUTS = [
     ("group", Kind.LOOKUP, 0, 3),
     ("model_id", Kind.LOOKUP, 0, 2),
     ("model_id", Kind.PUT_END, 0, 0),
-    ("klass", Kind.PUT_START, 0, 1),
+    ("klass", Kind.PUT_START, 0, 0),
     ("length", Kind.PUT_START, 0, 5),
     ("owner", Kind.WRITE, 0, MATE),
     ("generation", Kind.WRITE, 0, 1),
@@ -160,8 +166,10 @@ STRUCTURE = [
     ("owner", Kind.LOOKUP, 0, 0, "port 0 does not own partition 0"),
     ("partition", Kind.LOOKUP, 0, 1, "port 1 does not own partition 1"),
     ("partition", Kind.LOOKUP, 0, 2, "kind 1 in partition 2 does not exist"),
-    ("kind", Kind.LOOKUP, 0, 13, "kind 13 in partition 0 does not exist"),
+    ("kind", Kind.LOOKUP, 0, 14, "kind 14 in partition 0 does not exist"),
     ("slot", Kind.VISIT, 0, 1, "the sweeper visits slot 1, its hand is at 0"),
+    ("slot", Kind.PATROL, 0, 1, "the sweeper patrols slot 1, its patrol is at 0"),
+    ("slot", Kind.PATROL, 2, 0, "the sweeper patrols slot 0, its patrol is at 2"),
     ("slot", Kind.REAP, 0, 3, "the sweeper reaps slot 3, retiring are [0]"),
     ("slot", Kind.PUT_END, 0, 16, "slot 16 is outside of the partition's 16"),
     ("order", Kind.LOOKUP, 0, 99, "order 99 follows 7: records were lost"),
@@ -182,14 +190,17 @@ def test_operation_of_a_port_does_not_come_from_the_sweeper(trace, field, value)
     records = trace[1]
     at = first(records, Kind.LOOKUP)
     records[field][at] = value
-    assert caught(trace).record["order"] == at
+    error = caught(trace)
+    assert (error.record["order"], error.reason) == (at, f"LOOKUP cannot come from owner {value}")
 
 
-def test_operation_of_the_sweeper_does_not_come_from_a_port(trace):
+@pytest.mark.parametrize("kind", [Kind.VISIT, Kind.PATROL, Kind.REAP, Kind.RETIRE_MODEL])
+def test_operation_of_the_sweeper_does_not_come_from_a_port(trace, kind):
     records = trace[1]
-    at = first(records, Kind.VISIT)
+    at = first(records, kind, -1)
     records["owner"][at] = WRITER
-    assert caught(trace).record["order"] == at
+    error = caught(trace)
+    assert (error.record["order"], error.reason) == (at, f"{kind.name} cannot come from owner {WRITER}")
 
 
 #: What only a broken node, or a broken harness, can send; it must be told from a bug of the checker.
@@ -255,4 +266,4 @@ def test_several_differences_are_all_named(trace):
     records = trace[1]
     at = first(records, Kind.LAND)
     records["landed"][at], records["age"][at] = 1, 2
-    assert caught(trace).reason == f"landed is 1 in RTL, 2 in golden; age is 2 in RTL, {AGE_ON_INSERT[0]} in golden"
+    assert caught(trace).reason == f"landed is 1 in RTL, 2 in golden; age is 2 in RTL, {AGE_ON_INSERT[1]} in golden"

@@ -1,0 +1,84 @@
+"""No state without a declared owner: the isolation proofs take their invariants from these declarations."""
+
+import re
+
+import pytest
+
+from kvnode.models.spec.config import preset
+from kvnode.rtl import elaborate, memory, stream, wheel
+from kvnode.rtl.node import block_table, directory, fill_table, index, partitions, port, store, sweeper, transfer
+from kvnode.rtl.ownership import By, Owned
+
+#: Which component a submodule of the node is, by the end of its path.
+COMPONENTS = {
+    r"wheel": wheel.Wheel,
+    r"directory": directory.Directory,
+    r"directory\.index": index.Index,
+    r"directory\.blocks": block_table.BlockTable,
+    r"directory\.fills": fill_table.FillTable,
+    r"directory\.free": partitions.FreeLists,
+    r"directory\.digests": memory.DelayLine,
+    r"store": store.Store,
+    r"sweeper": sweeper.Sweeper,
+    r"sweeper\.queues": partitions.RetireQueues,
+    r"port\d+": port.Port,
+    r"port\d+\.reader": transfer.ReadEngine,
+    r"port\d+\.writer": transfer.WriteEngine,
+    r"port\d+\.(answers|landed|beats|payload)": stream.Queue,
+}
+
+
+def state_of(text):
+    """(path of the module below the node, name) of every register and memory in generated Verilog."""
+    for module in re.split(r"^module \\kvnode_node\.node\.", text, flags=re.M)[1:]:
+        path = module.split("(")[0].strip().split(".")
+        if "kvnode_ram #(" in module:
+            yield ".".join(path[:-1]), path[-1]
+        registers = re.findall(r"always @\(posedge \\?clk\)\s*\n\s*(?:begin\s*)?\\?([\w$.]+) *(?:\[[^\]]*\])? *<=", module)
+        memories = re.findall(r"^\s*reg \[[^\]]*\] \\?([\w$.]+) *\[", module, flags=re.M)
+        for name in sorted({*registers, *memories} - {"memory", "read_data"}):
+            yield ".".join(path), name
+
+
+def owners(text):
+    """(path, name, matching declarations) of every piece of state."""
+    for path, name in state_of(text):
+        parts = path.split(".") if path else []
+        for size in range(len(parts), 0, -1):
+            known = [c for pattern, c in COMPONENTS.items() if re.fullmatch(pattern, ".".join(parts[:size]))]
+            if known:
+                inner = ".".join([*parts[size:], name])
+                yield path, inner, known[0], [o for o in known[0].OWNERSHIP if o.matches(inner)]
+                break
+        else:
+            yield path, name, None, []
+
+
+@pytest.fixture(scope="module")
+def found():
+    return list(owners(elaborate.verilog(preset("tiny"))))
+
+
+def test_every_register_and_memory_has_exactly_one_owner(found):
+    assert len(found) > 150
+    assert [(path, name, own) for path, name, _, own in found if len(own) != 1] == []
+
+
+def test_every_declaration_is_about_something(found):
+    used = {(component, own) for _, _, component, owns in found for own in owns}
+    declared = {(component, own) for component in COMPONENTS.values() for own in component.OWNERSHIP}
+    assert declared - used == set()
+
+
+def test_every_tag_is_a_register_of_the_pipeline(found):
+    names = {name for path, name, *_ in found}
+    tags = {o.tag for c in COMPONENTS.values() for o in c.OWNERSHIP if o.by == By.TAG}
+    assert tags - names == {"sweeper.partition"}
+    assert all(o.tag == "" for c in COMPONENTS.values() for o in c.OWNERSHIP if o.by != By.TAG)
+
+
+def test_state_that_nobody_declares_is_noticed():
+    text = "module \\kvnode_node.node.wheel (clk);\n  reg odd;\n  always @(posedge clk)\n    odd <= 1'h1;\nendmodule\n"
+    ((path, name, component, own),) = owners(text)
+    assert (path, name, component, own) == ("wheel", "odd", wheel.Wheel, [])
+    assert Owned("od?", By.PUBLIC).matches("odd")
