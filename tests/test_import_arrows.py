@@ -38,8 +38,8 @@ RULES = {
     "kvnode.models": Rule((), ()),
     "kvnode.models.config_yaml": Rule((SPEC,), ("yaml",)),
     RTL: Rule((SPEC,), ("amaranth",)),
-    DRIVER: Rule((SPEC, WORKLOADS), ANY),
-    f"{DRIVER}.transports": Rule((SPEC, WORKLOADS, DRIVER, GOLDEN, CYCLE, f"{VERIF}.harness"), ANY),
+    DRIVER: Rule((SPEC, WORKLOADS, "kvnode.models.config_yaml"), ANY),
+    f"{DRIVER}.transports": Rule((SPEC, WORKLOADS, DRIVER, GOLDEN, CYCLE, f"{VERIF}.harness", f"{VERIF}.benches.speed"), ANY),
     VERIF: Rule(("kvnode",), ANY),
 }
 

@@ -1,12 +1,13 @@
 """The one way to run a cocotb bench: convert, build, run, and believe nothing that the results do not show.
 
-cocotb's own runner returns normally when a filter matches no test, and outside of pytest also when tests fail; `run_bench`
-raises in both cases.
+cocotb's own runner returns normally when a filter matches no test, and outside of pytest also when tests fail;
+`run_bench` raises in both cases.
 
 Used by: every bench, speed.
 """
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -23,16 +24,19 @@ from xml.etree import ElementTree
 from amaranth.back import verilog as backend
 from amaranth.hdl import Elaboratable
 
+from kvnode.models.spec.config import NodeConfig
+
 from . import toolchain
 
-__all__ = ["BenchFailure", "PARAMETERS_VARIABLE", "PORTS_VARIABLE", "run_bench", "verilog_of"]
+__all__ = ["BenchFailure", "PARAMETERS_VARIABLE", "PORTS_VARIABLE", "node_verilog", "run_bench", "verilog_of"]
 
 #: Carry the parameters of a bench and the names of the design's ports into the simulator, as JSON, for `agents.bench`.
 PARAMETERS_VARIABLE = "KVNODE_BENCH"
 PORTS_VARIABLE = "KVNODE_BENCH_PORTS"
 TOP = "kvnode_bench"
 TIMESCALE = ("1ns", "1ps")
-#: Of the signals only the ports are public (cocotb's runner makes all public): half the build time, and benches use no other.
+#: Only the ports are public, where cocotb's runner makes every signal so: benches use no other, and a node is built in
+#: half the time.
 BUILD_ARGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint",
               "--no-public-flat-rw")  # fmt: skip
 #: Objects of Verilator's own library: the same for every model, and most of the build time of a small one.
@@ -55,6 +59,14 @@ def verilog_of(component: Elaboratable) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return RAM_VERILOG + backend.convert(component, name=TOP, emit_src=False)
+
+
+@functools.cache
+def node_verilog(config: NodeConfig) -> str:
+    """Verilog of a whole node, with the top module and the flat ports of kvnode.rtl.elaborate."""
+    from kvnode.rtl.elaborate import verilog
+
+    return verilog(config)
 
 
 def run_bench(
@@ -208,7 +220,9 @@ def _check_results(module: str, names: list[str] | None, results: Path, log: Pat
 def _port_names(text: str, top: str) -> list[str]:
     """Ports of module `top`."""
     module = re.search(rf"^module {re.escape(top)}\b.*?^endmodule", text, re.MULTILINE | re.DOTALL)
-    return re.findall(r"\b(?:input|output)\b(?: +(?:reg|wire))?(?: *\[[^]]*\])? +\\?(\w+)", module.group() if module else "")
+    return re.findall(
+        r"\b(?:input|output)\b(?: +(?:reg|wire))?(?: *\[[^]]*\])? +\\?(\w+)", module.group() if module else ""
+    )
 
 
 def _same(name: str, ran: str) -> bool:

@@ -123,6 +123,7 @@ class GoldenDirectory:
         if where is None or fill_row is None or outcome.event != Event.ADMIT:
             return self._no_block(part, outcome.status, epoch)
         slot = part.pop_free()
+        part.update_low()
         part.index.insert(pair, where, slot)
         part.fills.take(fill_row)
         block = part.blocks[slot]
@@ -159,6 +160,7 @@ class GoldenDirectory:
             part.fills.release(block.fill_row, cycle)
         if state == State.RETIRING:
             part.retire_queue.append(slot)
+            part.update_low()
         block.state = state
 
     @staticmethod

@@ -21,12 +21,15 @@ class GoldenPartition:
     def __init__(self, config: NodeConfig, number: int):
         part = config.partitions[number]
         self.number, self.slots, self.low_watermark_slots = number, part.slots, part.low_watermark_slots
+        self.high_watermark_slots = part.high_watermark_slots
         self.index = Index(config.rows_log2[number], config.ways, config.tag_bits, part.seed)
         self.blocks = [Block() for _ in range(part.slots)]
         self.fills = FillTable(config.fill_rows)
         self.store = Store(part.slots, config.block_bytes)
         self.epochs = [0] * config.models
         self.retire_queue: deque[int] = deque()
+        #: Short of slots that are free or on their way to it: the sweeper ages and evicts.
+        self.low = False
         self.hand = 0
         self.patrol = 0
         self._unused = 0
@@ -36,11 +39,12 @@ class GoldenPartition:
     def free_count(self) -> int:
         return self.slots - self._unused + len(self._freed)
 
-    @property
-    def low(self) -> bool:
-        """Fewer slots free, or on their way to it, than the low watermark: the sweeper ages and evicts."""
+    def update_low(self) -> None:
+        """Called whenever a slot was granted or began to retire: `low` begins below the low watermark, ends at the
+        high.
+        """
         spare = self.slots - self._unused + len(self._freed) + len(self.retire_queue)
-        return spare < self.low_watermark_slots
+        self.low = spare < self.low_watermark_slots or self.low and spare < self.high_watermark_slots
 
     def pop_free(self) -> int:
         """Next slot to be granted; the caller has checked `free_count`."""

@@ -46,6 +46,11 @@ class PartitionConfig:
     def slots(self) -> int:
         return 1 << self.slots_log2
 
+    @property
+    def high_watermark_slots(self) -> int:
+        """Free slots at which eviction ends that began below the low watermark: half as many again."""
+        return self.low_watermark_slots + self.low_watermark_slots // 2
+
 
 @dataclass(frozen=True)
 class NodeConfig:
@@ -115,8 +120,8 @@ class NodeConfig:
                    f"must give at least {self.ways} slots, one index row")  # fmt: skip
             _check(self.slot_bases[index] % partition.slots == 0, f"{key}.slots_log2", partition.slots_log2,
                    "partitions must stand in order of falling size")  # fmt: skip
-            _check(0 <= partition.low_watermark_slots <= partition.slots, f"{key}.low_watermark_slots",
-                   partition.low_watermark_slots, "must be at most the partition's slots")  # fmt: skip
+            _check(0 <= partition.low_watermark_slots <= partition.slots // 2, f"{key}.low_watermark_slots",
+                   partition.low_watermark_slots, "must be at most half of the partition's slots")  # fmt: skip
             _check(0 <= partition.seed < 1 << SEED_BITS, f"{key}.seed", partition.seed,
                    f"must have at most {SEED_BITS} bits")  # fmt: skip
 

@@ -29,9 +29,8 @@ class Directory(wiring.Component):
 
     Ports: `operation` with `digest`, `owner` and `partition` enters when `start` is high (stage 0); `result` for
     `result_owner` is there nine cycles later with `result_valid`; `retire*` reports a slot that begins to retire;
-    `low` says of each partition that it is short of free slots; `ready` is low while the tables are cleared after reset.
-    `trace` holds the record of the operation that is answered
-    in this cycle.
+    `low` says of each partition that it is short of free slots; `ready` is low while the tables are cleared after
+    reset. `trace` holds the record of the operation that is answered in this cycle.
 
     What happens in a cycle: the operation at stage 5 sees every insertion, removal and slot of those in front of it,
     the operation at stage 8 every state and watermark; so the pipeline is equal to executing operations one at a time
@@ -55,6 +54,7 @@ class Directory(wiring.Component):
         Owned("retire_where", By.TAG, "s8_head"),
         Owned("chained_*", By.PORT),
         Owned("spare_*", By.NUMBER),
+        Owned("evicting_*", By.NUMBER),
         Owned("result*", By.TAG, "result_owner"),
         Owned("trace*", By.MANAGEMENT),
         Owned("order", By.MANAGEMENT),
@@ -286,10 +286,13 @@ class Directory(wiring.Component):
             view.stale.eq(stale),
             view.low.eq(self.low.bit_select(s8.partition, 1)),
         ]
-        # Slots free or on their way to it; eviction keeps this above the low watermark.
+        # Slots free or on their way to it: below the low watermark eviction begins, at the high watermark it ends.
         spares = [Signal(p.slots_log2 + 1, init=p.slots, name=f"spare_{i}") for i, p in enumerate(config.partitions)]
+        evicting = [Signal(name=f"evicting_{i}") for i in range(len(config.partitions))]
         for i, partition in enumerate(config.partitions):
-            m.d.comb += self.low[i].eq(spares[i] < partition.low_watermark_slots)
+            fewer_than_high = spares[i] < partition.high_watermark_slots
+            m.d.comb += self.low[i].eq((spares[i] < partition.low_watermark_slots) | evicting[i] & fewer_than_high)
+            m.d.sync += evicting[i].eq(self.low[i])
             with m.If(s8.valid & (s8.partition == i)):
                 m.d.sync += spares[i].eq(spares[i] - v8.granted + self.retire)
         with m.If(meets & (op8.kind == Kind.MATCH)):

@@ -85,9 +85,12 @@ class Node(wiring.Component):
         # Whose operation starts in this cycle.
         chosen = Signal(shapes.owner_bits)
         m.d.comb += chosen.eq(wheel.turn)
-        valids = Array([port.valid for port in ports] + [Const(1)])
+        valids = Array([port.valid for port in ports] + [sweeper.valid])
+        idle = ~valids[wheel.turn]
+        with m.If(idle & sweeper.valid):
+            m.d.comb += chosen.eq(count)
         if config.sharing == "donate":
-            with m.If(~valids[wheel.turn]):
+            with m.If(idle):
                 with m.Switch(wheel.turn):
                     for turn in range(count):
                         with m.Case(turn):
@@ -104,6 +107,7 @@ class Node(wiring.Component):
             ),
             directory.digest.eq(Array([p.digest for p in ports] + [Const(0, config.digest_bits)])[chosen]),
             directory.partition.eq(Array([*config.partition_of_port, sweeper.partition])[chosen]),
+            sweeper.next_turn.eq(wheel.next_turn),
             sweeper.taken.eq(start & (chosen == count)),
             sweeper.low.eq(directory.low),
             sweeper.push.eq(directory.retire),

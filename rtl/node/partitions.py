@@ -137,7 +137,8 @@ class RetireQueues(wiring.Component):
     """Retiring slots of every partition with the places of their index entries, first in first out.
 
     Contract: `push` appends (`push_slot`, `push_where`) to `push_partition`. `ready` says that `item_slot`,
-    `item_where` are the oldest of `partition`, which must have stood still for two cycles; `pop` removes it.
+    `item_where` are the oldest of `partition`, which was `upcoming` in the cycle before; `pop` removes it, and the next
+    of the same partition is ready two cycles later.
 
     Used by: sweeper.
     """
@@ -158,6 +159,7 @@ class RetireQueues(wiring.Component):
                 "push_partition": In(partition_bits),
                 "push_slot": In(slot_bits),
                 "push_where": In(self.shapes.where),
+                "upcoming": In(partition_bits),
                 "partition": In(partition_bits),
                 "ready": Out(1),
                 "item_slot": Out(slot_bits),
@@ -175,14 +177,14 @@ class RetireQueues(wiring.Component):
         tails = [Signal(p.slots_log2 + 1, name=f"tail_{i}") for i, p in enumerate(config.partitions)]
         m.submodules.ram = ram = Ram(self.shapes.slot_bits + self.shapes.where.size, config.slots)
         m.d.comb += [
-            ram.read_address.eq(Array(bases[i] | heads[i][:-1] for i in range(count))[self.partition]),
+            ram.read_address.eq(Array(bases[i] | heads[i][:-1] for i in range(count))[self.upcoming]),
             ram.write_address.eq(Array(bases[i] | tails[i][:-1] for i in range(count))[self.push_partition]),
             ram.write_enable.eq(self.push),
             ram.write_data.eq(Cat(self.push_slot, self.push_where)),
             Cat(self.item_slot, self.item_where).eq(ram.read_data),
         ]
-        occupied = Array(heads[i] != tails[i] for i in range(count))[self.partition]
-        m.d.sync += self.ready.eq(occupied & ~self.pop)
+        occupied = Array(heads[i] != tails[i] for i in range(count))[self.upcoming]
+        m.d.sync += self.ready.eq(occupied & ~(self.pop & (self.partition == self.upcoming)))
         for i in range(count):
             with m.If(self.push & (self.push_partition == i)):
                 m.d.sync += tails[i].eq(tails[i] + 1)

@@ -17,15 +17,18 @@ HOLDS_PER_PORT = 4
 
 
 class Sweeper(wiring.Component):
-    """Visits the partitions in the order `config.sweep_order`, one operation in each of its turns.
+    """One operation at a time for the partition whose turn it is: in the sweeper's own turns the partitions in the
+    order `config.sweep_order`, in a port's turn that the port does not use its partition, for what is urgent.
 
-    In a partition's turn it retires a model if a register write asks for it, else reaps the oldest retiring slot unless
-    a transfer holds it, else moves the hand of the eviction clock if the partition is short of free slots (`low`), else
-    patrols for blocks of retired models. Nothing that happens in a partition moves the turn of another.
+    It reaps the oldest retiring slot unless a transfer holds it, else moves the hand of the eviction clock if the
+    partition is short of free slots (`low`). In its own turns it first of all retires a model if a register write asks
+    for it, and when nothing is urgent it patrols for blocks of retired models. Nothing that happens in a partition
+    moves the turn of another.
 
-    Ports: `operation` for `partition`, taken with `taken` (one turn in ports + 1 cycles); `push*` appends a slot that
-    began to retire; `holds` are the slots held by each port's transfers; `register_*` is the plain register write port,
-    which accepts one MODEL_RETIRE at a time and ignores unknown addresses, partitions and models.
+    Ports: `next_turn` is that of the wheel; `operation` for `partition` is offered with `valid` and taken with `taken`;
+    `push*` appends a slot that began to retire; `holds` are the slots held by each port's transfers; `register_*` is
+    the plain register write port, which accepts one MODEL_RETIRE at a time and ignores unknown addresses, partitions
+    and models.
 
     Used by: node.
     """
@@ -35,6 +38,8 @@ class Sweeper(wiring.Component):
         Owned("patrol_*", By.NUMBER),
         Owned("owes", By.NUMBER),
         Owned("position", By.PUBLIC),
+        Owned("partition", By.PUBLIC),
+        Owned("own_turn", By.PUBLIC),
         Owned("pending*", By.MANAGEMENT),
     )
 
@@ -43,6 +48,8 @@ class Sweeper(wiring.Component):
         partition_bits = self.shapes.partition_bits
         super().__init__(
             {
+                "next_turn": In(range(config.ports + 1)),
+                "valid": Out(1),
                 "operation": Out(self.shapes.operation),
                 "partition": Out(partition_bits),
                 "taken": In(1),
@@ -94,25 +101,31 @@ class Sweeper(wiring.Component):
                 with m.If(hold.valid & (hold.slot == queues.item_slot)):
                     m.d.comb += held[owner].eq(1)
 
+        own_turn = Signal()
+        upcoming = Signal.like(partition)
+        m.d.comb += upcoming.eq(Array([*config.partition_of_port, Array(config.sweep_order)[position]])[self.next_turn])
+        m.d.sync += [partition.eq(upcoming), own_turn.eq(self.next_turn == config.ports)]
+
         # A partition that retired a model owes a step of its patrol. So an epoch cannot come round to its number again
         # before the patrol has been everywhere (the configuration asks for epochs enough).
         owes = Signal(count)
-        patrol_first = owes.bit_select(partition, 1)
-        retire_model = pending & (pending_partition == partition) & ~patrol_first
+        patrol_first = own_turn & owes.bit_select(partition, 1)
+        retire_model = own_turn & pending & (pending_partition == partition) & ~patrol_first
         reap = queues.ready & ~held.bit_select(partition, 1) & ~patrol_first
         low = self.low.bit_select(partition, 1)
         m.d.comb += [
-            partition.eq(Array(config.sweep_order)[position]),
+            self.valid.eq(own_turn | reap | low),
             self.operation.eq(
                 filled(self.shapes.operation, kind=kind, slot=slot, model_id=pending_model, where=queues.item_where)
             ),
+            queues.upcoming.eq(upcoming),
             queues.partition.eq(partition),
             queues.push.eq(self.push),
             queues.push_partition.eq(self.push_partition),
             queues.push_slot.eq(self.push_slot),
             queues.push_where.eq(self.push_where),
         ]
-        with m.If(self.taken):
+        with m.If(self.taken & own_turn):
             m.d.sync += [position.eq(position + 1), owes.bit_select(partition, 1).eq(retire_model)]
         with m.If(retire_model):
             m.d.comb += kind.eq(Kind.RETIRE_MODEL)

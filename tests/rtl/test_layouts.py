@@ -66,19 +66,35 @@ def test_filled_takes_hardware_values_of_the_fields_width():
 
 def test_filled_refuses_a_field_that_is_not_there():
     with pytest.raises(ValueError, match="the struct has no field 'hihg'"):
-        filled(SMALL, low=1, hihg=2)
+        filled(SMALL, low=Const(1, 3), hihg=2)
 
 
-@pytest.mark.xfail(strict=True, reason="a value of another width than its field moves every field behind it")
-def test_filled_keeps_every_field_in_its_place_whatever_width_a_value_has():
-    assert len(filled(SMALL, low=Signal(2))) == SMALL.size
+@pytest.mark.parametrize(
+    ("name", "value", "bits", "width"),
+    [
+        ("low", Signal(2), 3, 2), ("low", Signal(4), 3, 4), ("middle", Const(1, 2), 1, 2), ("high", Signal(3), 4, 3),
+        ("low", 1, 3, 1), ("high", 16, 4, 5), ("high", Cat(Const(1, 2), Const(3, 3)), 4, 5),
+    ],
+)  # fmt: skip
+def test_filled_refuses_a_value_of_another_width_which_would_move_the_fields_behind_it(name, value, bits, width):
+    with pytest.raises(ValueError) as caught:
+        filled(SMALL, **{name: value})
+    assert str(caught.value) == f"the field {name!r} has {bits} bits, its value {width}"
 
 
 def test_codes_take_as_many_bits_as_their_largest_value():
-    assert (len(Kind), KIND_BITS) == (13, 4)
+    assert (len(Kind), KIND_BITS) == (14, 4)
     assert (len(Status), STATUS_BITS) == (20, 5)
     assert (len(State), STATE_BITS) == (4, 2)
     assert (AGE_BITS, CLASS_BITS) == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["tiny", "sim", "wide"])
+def test_opcode_and_tag_are_carried_as_they_came_so_that_any_message_is_answered_with_its_own(name):
+    shapes = Shapes(preset(name))
+    for layout in (shapes.operation, shapes.result):
+        assert layout["opcode"].width == REQUEST.fields["opcode"].size_bits == 8
+        assert layout["tag"].width == REQUEST.fields["tag"].size_bits == 16
 
 
 @pytest.mark.parametrize(

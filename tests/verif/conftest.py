@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from kvnode.models.golden import GoldenNode
+from kvnode.models.golden.directory import Operation
 from kvnode.models.spec.batch import RESULT_DTYPE, TRACE_DTYPE
+from kvnode.models.spec.enums import Kind
 from kvnode.models.spec.messages import HANDLE, RESPONSE, TRACE, TraceFlag
 
 #: Fields of a trace record that are the operation's, and those that are its result's.
@@ -33,11 +35,15 @@ class MadeRun:
 
 
 class MadeRuns(GoldenNode):
-    """`run(batch, payload)` as the harness has it; state and the order of operations go on from run to run."""
+    """`run(batch, payload)` as the harness has it; state and the order of operations go on from run to run.
+
+    `retire_every`: after so many requests a register write retires the next (partition, model) in turn, and the patrol
+    goes a whole round.
+    """
 
     def __init__(self, config, boot_epoch=0):
         super().__init__(config, boot_epoch)
-        self.order, self.rows = 0, []
+        self.order, self.rows, self.retired = 0, [], 0
 
     def operate(self, op, cycle=None):
         result = super().operate(op, cycle)
@@ -54,11 +60,22 @@ class MadeRuns(GoldenNode):
         self.order += 1
         return result
 
-    def run(self, batch, payload):
+    def retire_next(self):
+        count = len(self.partitions)
+        partition, model = self.partitions[self.retired % count], self.retired // count % self.config.models
+        self.retired += 1
+        self.operate(Operation(self.config.ports, Kind.RETIRE_MODEL, partition.number, model_id=model))
+        for _ in range(partition.slots):
+            self.operate(Operation(self.config.ports, Kind.PATROL, partition.number, slot=partition.patrol))
+        self.sweep(partition.number)
+
+    def run(self, batch, payload, retire_every=0):
         self.rows = []
         results = np.zeros(len(batch), RESULT_DTYPE)
         answers = []
         for index, row in enumerate(batch):
+            if retire_every and index % retire_every == retire_every - 1:
+                self.retire_next()
             header, source = bytearray(row["header"].tobytes()), int(row["handle_from"])
             if source >= 0:
                 given = results[source]

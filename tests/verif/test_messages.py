@@ -80,10 +80,15 @@ def test_random_runs_of_a_golden_node_pass(make_runs, name, malformed):
     config = preset(name)
     node, checker = make_runs(config, 2), MessageCheck(config, 2)
     traffic = Traffic(config, 11, malformed=malformed)
+    sent = answered = 0
     for _ in range(2):
         batch, payload = traffic.batch(400)
-        checker.check(batch, payload, node.run(batch, payload))
-    assert checker.answers_checked > 500
+        # Blocks that nobody finishes hold the fill rows of tiny until their model retires.
+        run = node.run(batch, payload, retire_every=10)
+        checker.check(batch, payload, run)
+        assert {Kind.RETIRE_MODEL, Kind.PATROL, Kind.REAP} <= set(run.trace["kind"].tolist())
+        sent, answered = sent + len(batch), answered + int((run.results["done"] == 1).sum())
+    assert checker.answers_checked == answered > sent / 2
 
 
 @pytest.mark.parametrize("index", range(len(STORY[0])))

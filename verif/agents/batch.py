@@ -31,8 +31,8 @@ DIGEST = REQUEST.fields["digest"].offset_bytes
 class BatchRun:
     """An agent that sends `batch` (BATCH_DTYPE) and gathers `results` (RESULT_DTYPE) and their payloads.
 
-    Order, `after`, `handle_from` and `earliest_cycle` mean what models.spec.batch says. `idle` and `backpressure` give the
-    pattern of each port. `done` when everything is answered or skipped; cycles count from reset, as in the harness.
+    Order, `after`, `handle_from` and `earliest_cycle` mean what models.spec.batch says. `idle` and `backpressure` give
+    the pattern of each port. `done` when everything is answered or skipped; cycles count from reset, as in the harness.
     """
 
     def __init__(
@@ -51,11 +51,16 @@ class BatchRun:
         self._handle: list[bytes | None] = [None] * len(batch)
         self._requests: list[deque] = [deque() for _ in range(config.ports)]
         names = ("port", "after", "handle_from", "payload_bytes", "payload_offset", "earliest_cycle")
-        for index, (port, after, handle_from, size, offset, earliest) in enumerate(zip(*(batch[n].tolist() for n in names))):
+        for index, (port, after, handle_from, size, offset, earliest) in enumerate(
+            zip(*(batch[n].tolist() for n in names))
+        ):
             header = batch[index]["header"].tobytes()
-            self._requests[port].append((index, after, handle_from, earliest, header, bytes(payload[offset : offset + size])))
+            self._requests[port].append(
+                (index, after, handle_from, earliest, header, bytes(payload[offset : offset + size]))
+            )
         self.ports = [
-            NodePort(bench, config, port, idle(port), backpressure(port), self._answered) for port in range(config.ports)
+            NodePort(bench, config, port, idle(port), backpressure(port), self._answered)
+            for port in range(config.ports)
         ]
         bench.add(self)
         # This agent gives the sources their messages, so it drives before them.
@@ -96,7 +101,9 @@ class BatchRun:
     def _answered(self, request: Request) -> None:
         index, header = request.note, np.frombuffer(request.response, RESPONSE_DTYPE)[0]
         if header["status"] in WITH_HANDLE:
-            self._handle[index] = HANDLE.pack(**{n: int(header[n]) for n in ("slot", "generation", "boot_epoch")})[:HANDLE_BYTES]
+            self._handle[index] = HANDLE.pack(**{n: int(header[n]) for n in ("slot", "generation", "boot_epoch")})[
+                :HANDLE_BYTES
+            ]
         cycles = (request.sent_cycle - 1, request.first_cycle - 1, request.last_cycle - 1)
         self.results[index] = (1, len(request.data), len(self.data), *cycles, header)
         self.data += request.data

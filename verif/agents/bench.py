@@ -1,7 +1,7 @@
 """The frame of every bench: one clock, pins as whole numbers, agents that sample together and then drive together.
 
-In each cycle everything is sampled first, with the values that the design's registers see at the edge, and then driven. So
-no agent can see what another one drives in the same step, and a transfer is seen exactly when it happens.
+In each cycle everything is sampled first, with the values that the design's registers see at the edge, and then driven.
+So no agent can see what another one drives in the same step, and a transfer is seen exactly when it happens.
 
 Used by: every bench.
 """
@@ -73,8 +73,9 @@ class Pin:
 class Bench:
     """A design under test.
 
-    `pins`: its ports by name, without `prefix`. `cycle`: cycles since reset. `random`: seeded with the parameter `seed`. Every stream among
-    the ports (names that end in `valid` and `ready` with one prefix) is watched by a StreamChecker from reset on.
+    `pins`: its ports by name, without `prefix`. `cycle`: cycles since reset. `random`: seeded with the parameter
+    `seed`. Every stream among the ports (names that end in `valid` and `ready` with one prefix) is watched by a
+    StreamChecker from reset on.
 
     `add` makes an agent take part; `step` passes a cycle; `start` must be awaited before.
     """
@@ -93,7 +94,7 @@ class Bench:
         return name.endswith("valid") and f"{name[: -len('valid')]}ready" in self.pins
 
     async def start(self, **values: int) -> None:
-        """Start the clock and reset the design with the inputs `values`; every other input that is driven later is 0."""
+        """Start the clock and reset the design with the inputs `values`; every other input is 0 until driven."""
         self.drive(**values)
         if self.clock is None:
             return
@@ -133,7 +134,7 @@ class Bench:
         self.cycle += 1
         await Timer(PERIOD_NS, "ns")
 
-    async def until(self, condition: Callable[[], bool], max_cycles: int, what: str) -> None:
+    async def until(self, condition: Callable[[], object], max_cycles: int, what: str) -> None:
         """Pass cycles until the condition holds; AssertionError naming `what` after `max_cycles`."""
         for _ in range(max_cycles):
             if condition():

@@ -46,9 +46,10 @@ class Request:
 class NodePort:
     """Port `number` of a node whose pins are those of `rtl.elaborate.Top`.
 
-    `send` queues a message; its answer is the first that comes after those of the messages before it. `answered` is called
-    with each request when its answer is complete. Raises AssertionError for an answer that nobody asked for, with another
-    tag or opcode, of a length that its header does not announce, or that began before the request was sent.
+    `send` queues a message; its answer is the first that comes after those of the messages before it. `answered` is
+    called with each request when its answer is complete. Raises AssertionError for an answer that nobody asked for,
+    with another tag or opcode, of a length that its header does not announce, or that began before the request was
+    sent.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class NodePort:
         self._first_cycle = 0
 
     def send(self, header: bytes, payload: bytes = b"", note: Any = None, beats: int | None = None) -> Request:
-        """Queue a message: a packed REQUEST and its payload; `beats` cuts the message off early. Returns the request."""
+        """Queue a message: a packed REQUEST and its payload; `beats` cuts the message off early."""
         request = Request(header, payload, note, cut=beats is not None)
         size = self.config.beat_bytes
         message = header + payload

@@ -17,8 +17,8 @@ __all__ = ["Sink", "Source", "StreamChecker", "StreamViolation", "pattern"]
 def pattern(name: str, seed: int) -> Callable[[], bool]:
     """A function that says in each cycle whether to hold back.
 
-    `name`: "none", "half" and "most" (at random, with that probability), "bursts" (runs of random length of both kinds),
-    "alternate".
+    `name`: "none", "half" and "most" (at random, with that probability), "bursts" (runs of random length of both
+    kinds), "alternate".
     """
     rng = random.Random(seed)
     if name == "none":
@@ -53,7 +53,7 @@ class StreamViolation(AssertionError):
 
 
 class StreamChecker:
-    """Watches the stream whose pins begin with `prefix`: valid is never withdrawn, the payload stands still until taken.
+    """Watches the stream whose pins begin with `prefix`: valid is never withdrawn, the payload stands until taken.
 
     Every pin with the prefix that is neither valid nor ready is payload. `transfers` counts.
     """
@@ -91,8 +91,8 @@ class StreamChecker:
 class Source:
     """Puts items into an input stream, each a tuple of the values of the payload pins `payload`.
 
-    `idle`: pattern of cycles in which no new item is offered. `queue`: what is still to be sent. `accepted` is called with
-    each item and the cycle in which it was taken.
+    `idle`: pattern of cycles in which no new item is offered. `queue`: what is still to be sent. `accepted` is called
+    with each item and the cycle in which it was taken.
     """
 
     def __init__(

@@ -20,10 +20,10 @@ __all__ = ["TraceMonitor"]
 
 
 class TraceMonitor:
-    """Checks every record in the cycle in which it appears; `models.golden.Difference` is raised at the first wrong one.
+    """Checks every record in the cycle in which it appears; raises models.golden.Difference at the first wrong one.
 
-    `seen` is called with each record that was right, as a dictionary of whole numbers. `lockstep` holds the golden node,
-    `records` gives all records so far as an array of TRACE_DTYPE.
+    `seen` is called with each record that was right, as a dictionary of whole numbers. `lockstep` holds the golden
+    node, `records` gives all records so far as an array of TRACE_DTYPE.
     """
 
     def __init__(

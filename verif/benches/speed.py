@@ -12,11 +12,11 @@ import numpy as np
 
 from kvnode.models.spec.batch import BATCH_DTYPE
 from kvnode.models.spec.config import NodeConfig
-from kvnode.rtl.elaborate import TOP, verilog
+from kvnode.rtl.elaborate import TOP
 from kvnode.verif.agents.batch import BatchRun
 from kvnode.verif.agents.bench import Bench, bench_test
 from kvnode.verif.agents.trace import TraceMonitor
-from kvnode.verif.runner import run_bench
+from kvnode.verif.runner import node_verilog, run_bench
 
 __all__ = ["cocotb_cycles_per_second"]
 
@@ -30,17 +30,17 @@ def cocotb_cycles_per_second(
 ) -> float:
     """Simulated cycles per second of wall clock, while `batch` (BATCH_DTYPE, with or without dependencies) is answered.
 
-    Agents on every port, the stream checkers, and the golden node in lockstep take part in every cycle, and nothing holds
-    back. Only the loop of the simulation counts: not the build, nor the start of the simulator, nor the cycles in which
-    the node clears its tables. Stops after `max_cycles` if not everything is answered by then. A record that differs from
-    the golden node, or a stream that breaks a law, raises BenchFailure.
+    Agents on every port, the stream checkers, and the golden node in lockstep take part in every cycle, and nothing
+    holds back. Only the loop of the simulation counts: not the build, nor the start of the simulator, nor the cycles in
+    which the node clears its tables. Stops after `max_cycles` if not everything is answered by then. A record that
+    differs from the golden node, or a stream that breaks a law, raises BenchFailure.
     """
     with tempfile.TemporaryDirectory(prefix="kvnode-speed-") as name:
         folder = Path(name)
         np.save(folder / "batch.npy", np.asarray(batch, BATCH_DTYPE), allow_pickle=False)
         (folder / "payload.bin").write_bytes(bytes(payload))
         parameters = {"config": config.to_dict(), "folder": name, "max_cycles": max_cycles}
-        run_bench(verilog(config), MODULE, "drives_a_batch", parameters, top=TOP, timeout_s=3600)
+        run_bench(node_verilog(config), MODULE, "drives_a_batch", parameters, top=TOP, timeout_s=3600)
         measured = json.loads((folder / "measured.json").read_text())
     return measured["cycles"] / measured["seconds"]
 

@@ -28,7 +28,10 @@ class Traffic:
     def __init__(self, config, rng, golden):
         self.config, self.rng, self.golden = config, rng, golden
         self.keys = [
-            [(rng.getrandbits(config.digest_bits), rng.randrange(config.models), rng.randrange(2)) for _ in range(part.slots * 2)]
+            [
+                (rng.getrandbits(config.digest_bits), rng.randrange(config.models), rng.randrange(2))
+                for _ in range(part.slots * 2)
+            ]
             for part in config.partitions
         ]
         self.hands = {kind: [0] * len(config.partitions) for kind in (Kind.VISIT, Kind.PATROL)}
@@ -83,18 +86,32 @@ class Traffic:
         part = self.golden.partitions[number]
         if self.accepted[port] and rng.getrandbits(1):
             return port, number, self.accepted[port].popleft() | {"kind": Kind.LAND, "whole": rng.randrange(4) != 0}, 0
-        digest, model, group = self.burst[1][1] if self.burst[0] and self.burst[1][0] == number else rng.choice(self.keys[number])
+        digest, model, group = (
+            self.burst[1][1] if self.burst[0] and self.burst[1][0] == number else rng.choice(self.keys[number])
+        )
         kind = rng.choice((Kind.PUT_START, Kind.PUT_START, Kind.WRITE, Kind.WRITE, Kind.PUT_END, Kind.READ, Kind.LOOKUP,
                            Kind.MATCH, Kind.PUT_REVOKE, Kind.DROP, Kind.ANSWER))  # fmt: skip
         if kind in (Kind.PUT_REVOKE, Kind.DROP, Kind.ANSWER) and rng.getrandbits(1):
             kind = Kind.READ
-        operation = {"kind": kind, "model_id": model, "group": group, "tag": rng.getrandbits(16), "opcode": rng.randrange(16)}
+        operation = {
+            "kind": kind,
+            "model_id": model,
+            "group": group,
+            "tag": rng.getrandbits(16),
+            "opcode": rng.randrange(16),
+        }
         if kind == Kind.ANSWER:
             return port, number, operation | {"status": rng.choice((Status.OK, Status.BAD_REQUEST, Status.DENIED))}, 0
-        by_handle = kind in (Kind.WRITE, Kind.PUT_END, Kind.PUT_REVOKE) or kind in (Kind.READ, Kind.DROP) and rng.getrandbits(1)
+        by_handle = (
+            kind in (Kind.WRITE, Kind.PUT_END, Kind.PUT_REVOKE) or kind in (Kind.READ, Kind.DROP) and rng.getrandbits(1)
+        )
         block = None
         if by_handle:
-            own = [s for s, b in enumerate(part.blocks) if b.state == State.FILLING and (b.writer == port or rng.randrange(5) == 0)]
+            own = [
+                s
+                for s, b in enumerate(part.blocks)
+                if b.state == State.FILLING and (b.writer == port or rng.randrange(5) == 0)
+            ]
             slot = rng.choice(own) if own and rng.randrange(8) else rng.randrange(part.slots)
             block = part.blocks[slot]
             generation = block.generation + (rng.randrange(12) == 0) & (1 << config.generation_bits) - 1

@@ -1,19 +1,18 @@
 """The whole node: random messages on all ports, every answer and byte checked, idle and backpressure swept."""
 
-import functools
 from types import SimpleNamespace
 
 import pytest
 
 from kvnode.models.spec.registers import MODEL_RETIRE_ADDRESS
-from kvnode.rtl.elaborate import TOP, verilog
+from kvnode.rtl.elaborate import TOP
 from kvnode.verif.agents.batch import BatchRun
 from kvnode.verif.agents.bench import Bench, bench_test
 from kvnode.verif.agents.stream import Source, pattern
 from kvnode.verif.agents.trace import TraceMonitor
 from kvnode.verif.benches.configs import config_of
 from kvnode.verif.checkers.messages import MessageCheck
-from kvnode.verif.runner import run_bench
+from kvnode.verif.runner import node_verilog, run_bench
 from kvnode.verif.traffic import Traffic
 
 MODULE = "kvnode.verif.benches.test_node"
@@ -35,7 +34,10 @@ class Retirer:
     def drive(self):
         if not self.source.busy and self.rng.randrange(600) == 0:
             address = MODEL_RETIRE_ADDRESS if self.rng.randrange(4) else self.rng.getrandbits(16)
-            partition, model = self.rng.randrange(len(self.config.partitions) + 1), self.rng.randrange(self.config.models)
+            partition, model = (
+                self.rng.randrange(len(self.config.partitions) + 1),
+                self.rng.randrange(self.config.models),
+            )
             self.source.queue.append((address, partition << 16 | model))
 
 
@@ -65,14 +67,11 @@ async def answers_like_the_golden_node(dut):
     assert check.lockstep.operations == monitor.lockstep.operations
 
 
-@functools.cache
-def text_of(config):
-    return verilog(config_of(config))
-
-
 def run_node(config, **parameters):
     parameters["config"] = config
-    run_bench(text_of(config), MODULE, "answers_like_the_golden_node", parameters, top=TOP, timeout_s=1200)
+    run_bench(
+        node_verilog(config_of(config)), MODULE, "answers_like_the_golden_node", parameters, top=TOP, timeout_s=1200
+    )
 
 
 @pytest.mark.parametrize("idle,backpressure,seed", [
@@ -89,7 +88,9 @@ def test_quad_node_answers_like_the_golden_node(idle, backpressure, seed):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("idle,backpressure", [("none", "none"), ("half", "half"), ("bursts", "bursts"), ("none", "most")])
+@pytest.mark.parametrize(
+    "idle,backpressure", [("none", "none"), ("half", "half"), ("bursts", "bursts"), ("none", "most")]
+)
 @pytest.mark.parametrize("config,requests", [("sim", 400), ("tiny", 4000), ("quad", 4000)])
 def test_node_answers_like_the_golden_node_for_long(config, requests, idle, backpressure):
     run_node(config, idle=idle, backpressure=backpressure, seed=11, requests=requests)

@@ -40,7 +40,6 @@ async def free_lists_are_queues(dut):
         await bench.step()
         at = f"cycle {cycle}, partition {partition}"
         assert bench.get("free__s5_any") == (before > 0), at
-        assert bench.get("free__s5_count") == before, at
         if before:
             assert bench.get("free__s5_slot") == first, at
         if expected_after is not None:
@@ -72,7 +71,9 @@ async def retire_queues_are_queues(dut):
         push = None
         if outside and rng.randrange(10) < (8, 2)[cycle // 200 % 2]:
             push = rng.choice(outside), rng.getrandbits(where_bits)
-            bench.drive(retire__push=1, retire__push_partition=number, retire__push_slot=push[0], retire__push_where=push[1])
+            bench.drive(
+                retire__push=1, retire__push_partition=number, retire__push_slot=push[0], retire__push_where=push[1]
+            )
         pop = stood >= 2 and occupied >= 1 and bool(rng.getrandbits(1))
         bench.drive(retire__partition=partition, retire__pop=pop)
         await bench.step()
@@ -90,7 +91,7 @@ async def retire_queues_are_queues(dut):
             queues[number].append(push)
             inside[number].add(push[0])
         stood += 1
-        if pop or stood > 5 or rng.randrange(8) == 0:
+        if pop and rng.getrandbits(1) or stood > 5 or rng.randrange(8) == 0:
             partition, stood, occupied = rng.randrange(len(parts)), 0, 0
     assert popped > CYCLES // 20
 

@@ -15,7 +15,14 @@ CYCLES = 1500
 #: One place (no pointer), a power of two, and neither.
 DEPTHS = (1, 4, 5)
 BITS = 9
-SWEEP = [("none", "none"), ("none", "half"), ("half", "none"), ("half", "alternate"), ("bursts", "bursts"), ("most", "most")]
+SWEEP = [
+    ("none", "none"),
+    ("none", "half"),
+    ("half", "none"),
+    ("half", "alternate"),
+    ("bursts", "bursts"),
+    ("most", "most"),
+]
 
 
 class Ideal:

@@ -25,7 +25,9 @@ async def one_step_in_each_turn(dut):
     shapes, parts = Shapes(config), config.partitions
     operations, holds = Fields(shapes.operation), Fields(shapes.hold)
     accepted = []
-    registers = Source(bench, "register_", ("address", "data"), pattern("most", 3), lambda item, cycle: accepted.append(item))
+    registers = Source(
+        bench, "register_", ("address", "data"), pattern("most", 3), lambda item, cycle: accepted.append(item)
+    )
     queues, inside, owes = [deque() for _ in parts], [set() for _ in parts], [False] * len(parts)
     hands = {kind: [0] * len(parts) for kind in (Kind.VISIT, Kind.PATROL)}
     held = [[None] * HOLDS_PER_PORT for _ in range(config.ports)]
@@ -63,7 +65,9 @@ async def one_step_in_each_turn(dut):
             queue = queues[number]
             # An item is there in the second cycle after it was put in.
             ready = bool(queue) and cycle - queue[0][2] >= 2
-            mine = {slot for port, slots in enumerate(held) for slot in slots if config.partition_of_port[port] == number}
+            mine = {
+                slot for port, slots in enumerate(held) for slot in slots if config.partition_of_port[port] == number
+            }
             expected = None
             if owes[number]:
                 # The step of the patrol that a retired model costs comes before everything else.

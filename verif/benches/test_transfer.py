@@ -135,6 +135,9 @@ async def writes_land_whole_or_say_so(dut):
 @pytest.mark.parametrize("config,base", [("tiny", 8), ("quad", 16)])
 @pytest.mark.parametrize("idle,backpressure", [("none", "none"), ("half", "bursts")])
 def test_transfers_move_every_beat_in_its_turn(config, base, idle, backpressure):
-    config_, parameters = config_of(config), {"config": config, "base": base, "idle": idle, "backpressure": backpressure}
+    config_, parameters = (
+        config_of(config),
+        {"config": config, "base": base, "idle": idle, "backpressure": backpressure},
+    )
     design = Together(read=ReadEngine(config_, base), write=WriteEngine(config_, base))
     assert run_bench(design, MODULE, parameters=parameters) == 2

@@ -38,8 +38,8 @@ class Block:
 
 
 class NodeMachine(RuleBasedStateMachine):
-    """`blocks` holds what can be found, by (partition, model, digest); `stale` counts what retired models left behind:
-    per partition the slots, and those of them that still hold a fill row.
+    """`blocks` holds what can be found, by (partition, model, digest); `stale` what retired models left behind: per
+    partition the slots that the patrol has not met since, and whether each holds a fill row. `patrol` is where it stands.
     """
 
     make = None
@@ -48,7 +48,8 @@ class NodeMachine(RuleBasedStateMachine):
     def start(self):
         self.node = type(self).make(low=0)
         self.blocks = {}
-        self.stale = [[0, 0], [0, 0]]
+        self.stale = [{}, {}]
+        self.patrol = [0, 0]
 
     def ask(self, port, opcode, payload=b"", **fields):
         answer = self.node.ask(port, opcode, payload, **fields)
@@ -57,13 +58,17 @@ class NodeMachine(RuleBasedStateMachine):
     def block(self, port, model, number):
         return self.blocks.get((PARTITION_OF_PORT[port], model, digest_of(number)))
 
+    def left(self, partition):
+        """Slots and fill rows that are lost to stale blocks."""
+        return len(self.stale[partition]), sum(self.stale[partition].values())
+
     def in_partition(self, partition, sealed=None):
         return sum(key[0] == partition and sealed in (None, b.sealed) for key, b in self.blocks.items())
 
     @rule(port=PORTS, model=MODELS, number=NUMBERS, beats=st.integers(1, BLOCK_BEATS))
     def put_start(self, port, model, number, beats):
         partition, block = PARTITION_OF_PORT[port], self.block(port, model, number)
-        slots, rows = self.stale[partition]
+        slots, rows = self.left(partition)
         used, filling = slots + self.in_partition(partition), rows + self.in_partition(partition, False)
         if block is not None:
             expected = "EXISTS" if block.sealed else "BUSY"
@@ -133,7 +138,7 @@ class NodeMachine(RuleBasedStateMachine):
         """A whole block in one go, if its key is free and there is room."""
         partition = PARTITION_OF_PORT[port]
         before = self.block(port, model, number)
-        slots, rows = self.stale[partition]
+        slots, rows = self.left(partition)
         data = hashlib.shake_128(bytes([seed])).digest((1 + seed % BLOCK_BEATS) * BEAT)
         answer = self.node.put(port, model, digest_of(number), data)
         if before is not None:
@@ -202,29 +207,49 @@ class NodeMachine(RuleBasedStateMachine):
         if status == "OK":
             del self.blocks[PARTITION_OF_PORT[port], model, digest_of(number)]
 
-    @rule(partition=st.integers(0, 1), model=MODELS)
-    def retire(self, partition, model):
-        self.node.retire_model(partition, model)
-        for key in [key for key in self.blocks if key[:2] == (partition, model)]:
-            block = self.blocks.pop(key)
-            self.stale[partition][0] += 1
-            self.stale[partition][1] += not block.sealed
+    def forget(self, partition, model):
+        """Take a retired model's blocks out of the reference; returns them."""
+        gone = [self.blocks.pop(key) for key in list(self.blocks) if key[:2] == (partition, model)]
+        for block in gone:
             status, _ = self.ask(block.writer, Opcode.PUT_END, digest=block.handle, model_id=model)
             assert status == "STALE_HANDLE"
+        return gone
 
-    @precondition(lambda self: sum(map(sum, self.stale)))
-    @rule(partition=st.integers(0, 1))
-    def round_of_the_sweeper(self, partition):
-        for slot in range(SLOTS[partition]):
-            self.node.operate(Operation(SWEEPER, Kind.VISIT, partition, slot=slot))
+    @rule(partition=st.integers(0, 1), model=MODELS)
+    def retire(self, partition, model):
+        """As a library user does: every slot of the model, and all that was left behind before, is free at once."""
+        self.node.retire_model(partition, model)
+        self.stale[partition] = {}
+        self.forget(partition, model)
+
+    @rule(partition=st.integers(0, 1), model=MODELS)
+    def retire_by_register(self, partition, model):
+        """As the node does: the epoch, and the one step of the patrol that is owed for it."""
+        self.node.operate(Operation(SWEEPER, Kind.RETIRE_MODEL, partition, model_id=model))
+        for block in self.forget(partition, model):
+            self.stale[partition][block.handle & 0xFFFFFFFF] = not block.sealed
+        self.steps_of_the_patrol(partition, 1)
+
+    @precondition(lambda self: any(self.stale))
+    @rule(partition=st.integers(0, 1), count=st.integers(1, 20))
+    def patrol_goes_on(self, partition, count):
+        self.steps_of_the_patrol(partition, count)
+
+    def steps_of_the_patrol(self, partition, count):
+        for _ in range(count):
+            slot = self.patrol[partition]
+            result = self.node.operate(Operation(SWEEPER, Kind.PATROL, partition, slot=slot))
+            assert (result.state_after.name == "RETIRING") == (slot in self.stale[partition])
+            self.stale[partition].pop(slot, None)
+            self.patrol[partition] = (slot + 1) % SLOTS[partition]
         self.node.sweep(partition)
-        self.stale[partition] = [0, 0]
 
     @invariant()
     def occupancy_is_what_the_reference_counts(self):
         for partition, part in enumerate(self.node.partitions):
             counts = {state.name: count for state, count in part.occupancy().items()}
-            slots, rows = self.stale[partition]
+            slots, rows = self.left(partition)
+            assert (part.hand, part.patrol) == (0, self.patrol[partition])
             assert counts["SEALED"] == self.in_partition(partition, True) + slots - rows
             assert counts["FILLING"] == self.in_partition(partition, False) + rows
             assert counts["FREE"] == part.free_count == SLOTS[partition] - self.in_partition(partition) - slots

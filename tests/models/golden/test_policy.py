@@ -5,8 +5,9 @@ from itertools import takewhile
 
 import pytest
 
-from kvnode.models.golden.policy import AGE_ON_INSERT, ClockPolicy, age_on_hit, visit
+from kvnode.models.golden.policy import ClockPolicy
 from kvnode.models.golden.policy_study import compare, low_watermark_of, markdown
+from kvnode.models.spec.policy import AGE_ON_INSERT, age_on_hit, visit
 from kvnode.models.workloads import generate, read
 
 
@@ -132,7 +133,7 @@ def test_low_watermark_keeps_slots_free_after_every_insertion():
         (lambda: ClockPolicy(0), "slots 0 is not above 0"),
         (lambda: ClockPolicy(4, low_watermark=4), "low_watermark 4 is not from 0 to below 4 slots"),
         (lambda: ClockPolicy(4).access([1], 4), r"class 4 is not one of 0\.\.3"),
-        (lambda: age_on_hit(4), r"age 4 is not one of 0\.\.3"),
+        (lambda: ClockPolicy(4).access([1], -1), r"class -1 is not one of 0\.\.3"),
         (lambda: compare(generate(5), [0.0]), r"fraction 0\.0 is not above 0"),
     ],
 )

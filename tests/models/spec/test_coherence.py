@@ -71,6 +71,33 @@ ROWS = [
     ("eviction", DONE._replace(**SWEPT, low=True, age=0), Kind.VISIT, False, RETIRING, "OK"),
     ("visit while slots are short", DONE._replace(**SWEPT, low=True, age=2), Kind.VISIT, False, SEALED, "OK"),
     ("visit while there are slots", DONE._replace(**SWEPT, age=0), Kind.VISIT, False, SEALED, "OK"),
+    (
+        "patrol of a live block while slots are short",
+        DONE._replace(**SWEPT, low=True, age=0, klass=3),
+        Kind.PATROL,
+        False,
+        SEALED,
+        "OK",
+    ),
+    ("patrol of a block being written", HALF._replace(**SWEPT, low=True), Kind.PATROL, False, FILLING, "OK"),
+    (
+        "patrol of a block of a retired model",
+        DONE._replace(**SWEPT, stale=True, age=3),
+        Kind.PATROL,
+        False,
+        RETIRING,
+        "OK",
+    ),
+    (
+        "patrol of a half block of a retired model",
+        HALF._replace(**SWEPT, stale=True),
+        Kind.PATROL,
+        False,
+        RETIRING,
+        "OK",
+    ),
+    ("patrol of a retiring block", GOING._replace(**SWEPT, stale=True), Kind.PATROL, False, RETIRING, "OK"),
+    ("patrol of a free slot", ABSENT._replace(**SWEPT, stale=True), Kind.PATROL, False, FREE, "OK"),
     ("no transfer holds the slot", GOING._replace(**SWEPT), Kind.REAP, False, FREE, "OK"),
     ("start of a retiring key", GOING, Kind.PUT_START, False, RETIRING, "BUSY"),
     ("look at a retiring key", GOING, Kind.LOOKUP, False, RETIRING, "MISS"),
@@ -109,6 +136,7 @@ def test_table_allows_no_other_move():
 
 ALWAYS_BY_HANDLE = {Kind.WRITE, Kind.LAND, Kind.PUT_END, Kind.PUT_REVOKE}
 BY_EITHER = {Kind.READ, Kind.DROP}
+OF_THE_SWEEPER = {Kind.VISIT, Kind.PATROL, Kind.REAP}
 NEVER_BY_HANDLE = {Kind.LOOKUP, Kind.MATCH, Kind.PUT_START}
 BITS = (False, True)
 BEATS = range(4)
@@ -143,6 +171,7 @@ def reachable():
     for state, age, klass, stale, low in itertools.product(State, range(4), range(4), BITS, BITS):
         view = DONE._replace(**SWEPT, state=state, age=age, klass=klass, stale=stale, low=low)
         yield Kind.VISIT, False, view
+        yield Kind.PATROL, False, view
         if state == RETIRING:
             yield Kind.REAP, False, view
 
@@ -150,7 +179,7 @@ def reachable():
 def test_every_view_that_can_be_met_has_its_pair_in_the_table():
     met, missing = set(), set()
     for kind, by_handle, view in reachable():
-        state = view.state if view.present or kind in (Kind.VISIT, Kind.REAP) else FREE
+        state = view.state if view.present or kind in OF_THE_SWEEPER else FREE
         if by_handle and not view.present:
             continue
         pair = state, classify(kind, view)
@@ -183,7 +212,23 @@ def test_retiring_block_never_comes_back():
             outcome = decide(kind, by_handle, view)
             assert outcome.state == (FREE if kind == Kind.REAP else RETIRING)
             assert outcome.status not in (Status.HIT, Status.EXISTS, Status.SEALED, Status.GRANTED)
-            assert outcome.status != Status.OK or kind in (Kind.VISIT, Kind.REAP)
+            assert outcome.status != Status.OK or kind in OF_THE_SWEEPER
+
+
+def test_patrol_takes_what_is_stale_and_changes_nothing_else():
+    for kind, by_handle, view in reachable():
+        if kind == Kind.PATROL:
+            outcome = decide(kind, by_handle, view)
+            taken = view.stale and view.state in (FILLING, SEALED)
+            assert outcome.state == (RETIRING if taken else view.state)
+            assert (outcome.age, outcome.accepted, outcome.landed) == (view.age, view.accepted, view.landed)
+
+
+def test_clock_ages_and_evicts_only_while_slots_are_short():
+    for kind, by_handle, view in reachable():
+        if kind == Kind.VISIT and not view.stale and not view.low:
+            outcome = decide(kind, by_handle, view)
+            assert (outcome.event, outcome.state, outcome.age) == (Event.KEEP, view.state, view.age)
 
 
 def test_only_the_writer_moves_a_block_being_written():
@@ -211,8 +256,8 @@ def test_read_is_answered_with_bytes_only_where_they_have_landed():
 
 @pytest.mark.parametrize(("kind", "by_handle"), [(Kind.LOOKUP, 0), (Kind.MATCH, 0), (Kind.READ, 0), (Kind.READ, 1)])
 def test_hit_gives_a_sealed_block_the_age_of_a_hit(kind, by_handle):
-    for age in range(4):
-        assert decide(kind, bool(by_handle), DONE._replace(age=age)).age == AGE_ON_HIT
+    ages = [decide(kind, bool(by_handle), DONE._replace(age=age)).age for age in range(4)]
+    assert ages == [AGE_ON_HIT, AGE_ON_HIT, AGE_ON_HIT, 3]
 
 
 @pytest.mark.parametrize("view", [HALF, GOING])

@@ -120,6 +120,9 @@ IMPOSSIBLE = [
     ({"generation_bits": 0}, "generation_bits", "0"),
     ({"generation_bits": 33}, "generation_bits", "33"),
     ({"epoch_bits": 33}, "epoch_bits", "33"),
+    ({"epoch_bits": 0}, "epoch_bits", "0"),
+    ({"epoch_bits": 3}, "epoch_bits", "3"),
+    ({"partitions": (partition(slots_log2=4),)}, "epoch_bits", "4"),
     ({"boot_epoch_bits": 0}, "boot_epoch_bits", "0"),
     ({"sharing": "loose"}, "sharing", "'loose'"),
     ({"block_bytes": 48}, "block_bytes", "48"),
@@ -137,7 +140,7 @@ IMPOSSIBLE = [
     ({"partitions": (partition(slots_log2=33),)}, "partitions[0].slots_log2", "33"),
     ({"partitions": (partition(low_watermark_slots=9),)}, "partitions[0].low_watermark_slots", "9"),
     ({"partitions": (partition(low_watermark_slots=-1),)}, "partitions[0].low_watermark_slots", "-1"),
-    ({"partitions": (partition(seed=1 << 128),)}, "partitions[0].seed", str(1 << 128)),
+    ({"partitions": (partition(seed=1 << 192),)}, "partitions[0].seed", str(1 << 192)),
     ({"partitions": (partition(seed=-1),)}, "partitions[0].seed", "-1"),
 ]
 
@@ -154,10 +157,25 @@ def test_impossible_value_is_refused_naming_key_and_value(changes, key, value):
 def test_limits_themselves_are_allowed(key):
     low, high = {
         "models": (1, 256), "fill_rows": (1, 256), "ways": (2, 4), "tag_bits": (2, 32), "generation_bits": (1, 32),
-        "epoch_bits": (1, 32),
+        "epoch_bits": (4, 32),
     }[key]  # fmt: skip
     for value in (low, high):
         assert getattr(TINY.replace(**{key: value}), key) == value
+
+
+def test_seed_has_a_key_of_32_bits_for_each_of_six_rounds():
+    largest = (1 << 6 * 32) - 1
+    assert TINY.replace(partitions=(partition(seed=largest),)).partitions[0].seed == largest
+    with pytest.raises(ConfigError, match="must have at most 192 bits"):
+        TINY.replace(partitions=(partition(seed=largest + 1),))
+
+
+def test_epochs_are_more_than_the_slots_of_every_partition():
+    # tiny has 8 slots and 4. The patrol meets one slot for each epoch that goes by, and must be round before the last.
+    assert TINY.replace(epoch_bits=4).epoch_bits == 4
+    with pytest.raises(ConfigError, match=r"^epoch_bits = 3: must be above partitions\[0\].slots_log2 = 3$"):
+        TINY.replace(epoch_bits=3)
+    assert all(1 << preset(name).epoch_bits > part.slots for name in PRESETS for part in preset(name).partitions)
 
 
 def test_partitions_must_stand_in_order_of_falling_size():

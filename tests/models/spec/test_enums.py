@@ -4,6 +4,7 @@ from kvnode.models.spec.enums import (
     KIND_OF_OPCODE,
     MOONCAKE_ERRORS,
     SUPPORTED_OPCODES,
+    SWEEPER_KINDS,
     Flag,
     Kind,
     Opcode,
@@ -40,7 +41,15 @@ def test_states_fit_two_bits_and_a_cleared_table_is_free():
 
 
 def test_kinds_fit_four_bits():
-    assert [kind.value for kind in Kind] == list(range(13))
+    names = (
+        "ANSWER LOOKUP MATCH READ PUT_START WRITE LAND PUT_END PUT_REVOKE DROP VISIT REAP RETIRE_MODEL PATROL"
+    ).split()
+    assert [kind.name for kind in Kind] == names
+    assert [kind.value for kind in Kind] == list(range(14))
+
+
+def test_sweeper_names_a_slot_to_visit_to_patrol_and_to_reap():
+    assert [kind.name for kind in sorted(SWEEPER_KINDS)] == ["VISIT", "REAP", "PATROL"]
 
 
 def test_supported_opcodes_are_ping_to_drop_and_each_has_a_kind():
@@ -53,7 +62,7 @@ def test_opcode_and_its_kind_have_the_same_name_but_for_ping():
 
 
 def test_no_port_can_ask_for_an_operation_of_the_sweeper_or_a_landing():
-    assert not set(KIND_OF_OPCODE.values()) & {Kind.LAND, Kind.VISIT, Kind.REAP, Kind.RETIRE_MODEL}
+    assert not set(KIND_OF_OPCODE.values()) & {Kind.LAND, Kind.RETIRE_MODEL, *SWEEPER_KINDS}
 
 
 def test_mooncake_numbers_are_those_of_the_architecture():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvnode.models.spec.policy import AGE_MAX, AGE_ON_HIT, AGE_ON_INSERT, CLASS_COUNT, visit
+from kvnode.models.spec.policy import AGE_MAX, AGE_ON_HIT, AGE_ON_INSERT, CLASS_COUNT, age_on_hit, visit
 
 SYSTEM_PROMPT, NORMAL, PAST_THE_WINDOW, SESSION_CLOSED = range(4)
 
@@ -18,6 +18,16 @@ def visits_until_evicted(age, klass):
 def test_ages_and_classes_fit_two_bits():
     assert (AGE_MAX, CLASS_COUNT) == (3, 4)
     assert all(0 <= age <= 3 for age in (*AGE_ON_INSERT, AGE_ON_HIT)) and len(AGE_ON_INSERT) == 4
+
+
+def test_ages_are_those_of_the_decision():
+    # docs/decisions/0002: new blocks enter with age 0, class 0 with 3; a hit gives 2.
+    assert AGE_ON_INSERT == (3, 0, 0, 0)
+    assert AGE_ON_HIT == 2
+
+
+def test_hit_never_makes_a_block_older():
+    assert [age_on_hit(age) for age in range(4)] == [2, 2, 2, 3]
 
 
 @pytest.mark.parametrize("klass", [SYSTEM_PROMPT, NORMAL])
