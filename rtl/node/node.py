@@ -22,8 +22,8 @@ class Node(wiring.Component):
 
     `req` and `rsp` are the message streams of the ports (layouts in models.spec.messages); `register_*` is the plain
     register write port; `boot_epoch` must stand still from reset on; `trace` is the debug port of committed operations,
-    never visible to a tenant. In `strict` sharing a directory turn is its owner's or a bubble; in `donate` an idle turn
-    goes to the next port that has an operation.
+    never visible to a tenant. In `strict` sharing a directory turn is its owner's, or goes to the sweeper for something
+    urgent in the owner's partition; in `donate` an idle turn goes before that to the next port that has an operation.
 
     `fault` names one of FAULTS; tests seed them to show that lockstep finds them, nobody else does.
     Used by: elaborate.
