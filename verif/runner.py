@@ -139,6 +139,9 @@ def _build(text: str, top: str, waves: bool) -> Path:
                 timescale=TIMESCALE, waves=waves, log_file=log,
             )  # fmt: skip
         _keep_library(draft, library)
+        for path in draft.iterdir():
+            if path.name not in (top, source.name, log.name):
+                path.unlink()  # What the compiler needed; its precompiled headers alone are 200 MB.
         draft.rename(folder)
     except (RuntimeError, SystemExit) as error:
         raise BenchFailure(f"the simulator of {top} could not be built: {error}\n{_tail(log)}") from None

@@ -8,10 +8,16 @@ of the RTL.
 from typing import NamedTuple
 
 from ..spec.config import NodeConfig, preset
-from ..spec.enums import KIND_OF_OPCODE, Flag, Kind, Opcode, State, Status
+from ..spec.enums import KIND_OF_OPCODE, Kind, Opcode, State, Status
 from ..spec.messages import HANDLE, REQUEST, RESPONSE, VERSION
-from ..spec.requests import BY_HANDLE_ONLY, check_request, match_digests, payload_beats
+from ..spec.requests import check_request, match_digests, names_handle, payload_beats
 from .directory import GoldenDirectory, Operation, Result
+
+_KINDS: dict[int, Kind] = {int(opcode): kind for opcode, kind in KIND_OF_OPCODE.items()}
+# Members of enumerations are slow to look up, and these are needed for every request.
+_PING, _MATCH, _READ, _WRITE = Opcode.PING, Opcode.MATCH, Opcode.READ, Opcode.WRITE
+_OK, _HIT, _GRANTED = Status.OK, Status.HIT, Status.GRANTED
+_SEALED, _RETIRING = State.SEALED, State.RETIRING
 
 
 class Answer(NamedTuple):
@@ -46,6 +52,8 @@ class GoldenNode(GoldenDirectory):
     def __init__(self, config: NodeConfig | str = "sim", boot_epoch: int = 0):
         super().__init__(preset(config) if isinstance(config, str) else config)
         self.boot_epoch = boot_epoch
+        self._partition_of_port = self.config.partition_of_port
+        self._blank_response = dict.fromkeys(RESPONSE.fields, 0) | {"version": VERSION, "boot_epoch": boot_epoch}
 
     # For people.
 
@@ -88,11 +96,12 @@ class GoldenNode(GoldenDirectory):
 
     def handle_of(self, answer: Answer) -> int:
         """The handle an answer carries, as the `digest` field of a by-handle request."""
-        fields = {name: answer.fields[name] for name in ("slot", "generation", "boot_epoch")}
-        return int.from_bytes(HANDLE.pack(**fields), "little")
+        fields = answer.fields
+        handle = HANDLE.pack(slot=fields["slot"], generation=fields["generation"], boot_epoch=fields["boot_epoch"])
+        return int.from_bytes(handle, "little")
 
     def _ask(self, port: int, payload: bytes, **fields: int) -> Answer:
-        partition = self.config.partition_of_port[port]
+        partition = self._partition_of_port[port]
         header = REQUEST.pack(version=VERSION, partition=partition, **fields)
         return self.request(port, header, payload)
 
@@ -103,16 +112,16 @@ class GoldenNode(GoldenDirectory):
         fields = REQUEST.unpack(header)
         status = check_request(self.config, port, self.boot_epoch, fields, len(payload))
         opcode = fields["opcode"]
-        partition = self.config.partition_of_port[port]
-        if status != Status.OK or opcode == Opcode.PING:
+        partition = self._partition_of_port[port]
+        if status != _OK or opcode == _PING:
             self.operate(Operation(port, Kind.ANSWER, partition, status=status))
             return self.answer(fields, status)
-        if opcode == Opcode.MATCH:
+        if opcode == _MATCH:
             return self._match(port, partition, fields, payload)
         operation = self.operation_of(port, fields)
         result = self.operate(operation)
         length, data = self.transfer(partition, fields, result, payload)
-        if opcode == Opcode.WRITE and result.status == Status.OK:
+        if opcode == _WRITE and result.status == _OK:
             whole = payload_beats(self.config, len(payload)) == payload_beats(self.config, fields["length"])
             result = self.operate(operation._replace(kind=Kind.LAND, whole=whole))
         self.sweep(partition)
@@ -120,50 +129,47 @@ class GoldenNode(GoldenDirectory):
 
     def transfer(self, partition: int, fields: dict[str, int], result: Result, payload: bytes) -> tuple[int, bytes]:
         """Move the bytes of an accepted WRITE or READ; returns the `length` and the data of the answer."""
-        store, length, offset = (
-            self.partitions[partition].store,
-            result.length * self.config.beat_bytes,
-            fields["offset"],
-        )
-        if fields["opcode"] == Opcode.READ:
-            if result.status != Status.OK:
+        store, opcode, offset = self.partitions[partition].store, fields["opcode"], fields["offset"]
+        length = result.length * self.config.beat_bytes
+        if opcode == _READ:
+            if result.status != _OK:
                 return 0, b""
             length = fields["length"] or length - offset
             return length, store.read(result.slot, offset, length)
-        if fields["opcode"] == Opcode.WRITE and result.status == Status.OK:
+        if opcode == _WRITE and result.status == _OK:
             store.write(result.slot, offset, payload[: fields["length"]])
         return length, b""
 
     def operation_of(self, port: int, fields: dict[str, int]) -> Operation:
         """The directory operation of a well-formed request other than MATCH."""
-        by_handle = fields["opcode"] in BY_HANDLE_ONLY or bool(fields["flags"] & Flag.BY_HANDLE)
-        digest = fields["digest"]
+        by_handle, digest, beat_bytes = names_handle(fields), fields["digest"], self.config.beat_bytes
         return Operation(
-            owner=port,
-            kind=KIND_OF_OPCODE[Opcode(fields["opcode"])],
-            partition=self.config.partition_of_port[port],
-            model_id=fields["model_id"],
-            group=fields["group"],
-            klass=fields["klass"],
-            by_handle=by_handle,
-            slot=digest & 0xFFFFFFFF if by_handle else 0,
-            generation=digest >> 32 & 0xFFFFFFFF if by_handle else 0,
-            offset=fields["offset"] // self.config.beat_bytes,
-            length=fields["length"] // self.config.beat_bytes,
-            digest=0 if by_handle else digest,
+            port,
+            _KINDS[fields["opcode"]],
+            self._partition_of_port[port],
+            fields["model_id"],
+            fields["group"],
+            fields["klass"],
+            by_handle,
+            digest & 0xFFFFFFFF if by_handle else 0,
+            digest >> 32 & 0xFFFFFFFF if by_handle else 0,
+            fields["offset"] // beat_bytes,
+            fields["length"] // beat_bytes,
+            0 if by_handle else digest,
         )
 
     def _match(self, port: int, partition: int, fields: dict[str, int], payload: bytes) -> Answer:
         digests, whole = match_digests(self.config, fields["length"], payload)
-        count = 0
-        operation = Operation(port, Kind.MATCH, partition, fields["model_id"], fields["group"])
+        model_id, group, count = fields["model_id"], fields["group"], 0
+        kind = Kind.MATCH
         for digest in digests:
-            if self.operate(operation._replace(digest=digest, chain_first=count == 0)).status != Status.HIT:
+            operation = Operation(port, kind, partition, model_id, group, digest=digest, chain_first=count == 0)
+            if self.operate(operation).status != _HIT:
                 break
             count += 1
         if not whole:
             return self.answer(fields, Status.BAD_REQUEST)
-        return self.answer(fields, Status.HIT if count else Status.MISS, count=count)
+        return self.answer(fields, _HIT if count else Status.MISS, count=count)
 
     def answer(
         self,
@@ -177,25 +183,14 @@ class GoldenNode(GoldenDirectory):
         """The answer to a request (`fields`): `result` is its operation's, `length` and `data` are bytes, `count` is
         MATCH's.
         """
-        answer = dict.fromkeys(RESPONSE.fields, 0)
-        answer.update(
-            status=status,
-            opcode=fields["opcode"],
-            version=VERSION,
-            tag=fields["tag"],
-            count=count,
-            boot_epoch=self.boot_epoch,
-        )
+        answer = self._blank_response.copy()
+        answer["status"], answer["opcode"], answer["tag"], answer["count"] = status, fields["opcode"], fields["tag"], count
         if result is not None and (
-            result.present and result.state_before != State.RETIRING or status == Status.GRANTED
+            result.present and result.state_before != _RETIRING or status == _GRANTED
         ):
-            sealed = result.state_after == State.SEALED
-            answer.update(
-                slot=result.slot,
-                generation=result.generation,
-                length=length,
-                watermark=(result.length if sealed else result.landed) * self.config.beat_bytes,
-            )
+            sealed = result.state_after == _SEALED
+            answer["slot"], answer["generation"], answer["length"] = result.slot, result.generation, length
+            answer["watermark"] = (result.length if sealed else result.landed) * self.config.beat_bytes
         return Answer(status, answer, data)
 
     def sweep(self, partition: int) -> int:
@@ -203,8 +198,7 @@ class GoldenNode(GoldenDirectory):
 
         Ends after four rounds of the clock at the latest: by then every age has run out.
         """
-        part, sweeper = self.partitions[partition], self.config.ports
-        steps = 0
+        part, sweeper, steps = self.partitions[partition], self.config.ports, 0
         while part.retire_queue or part.low and steps < 4 * part.slots:
             if part.retire_queue:
                 self.operate(Operation(sweeper, Kind.REAP, partition, slot=part.retire_queue[0]))

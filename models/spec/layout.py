@@ -3,7 +3,15 @@
 Used by: messages and trace (here), batch (numpy), rtl.layouts (the bridge to hardware).
 """
 
+import struct
+import struct
 from dataclasses import dataclass
+
+#: Sizes that `struct` turns into numbers by itself; other fields pass as raw bytes.
+_STRUCT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+#: Sizes that `struct` turns into numbers by itself; other fields pass as raw bytes.
+_STRUCT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 @dataclass(frozen=True)
@@ -40,27 +48,32 @@ class Layout:
             self.fields[field_name] = Field(field_name, size_bytes, offset_bytes)
             offset_bytes += size_bytes
         self.size_bytes = offset_bytes
+        sizes = {name: field.size_bytes for name, field in self.fields.items()}
+        self._struct = struct.Struct("<" + "".join(_STRUCT_CODES.get(size, f"{size}s") for size in sizes.values()))
+        self._limits = {name: 1 << 8 * size for name, size in sizes.items()}
+        self._raw = {name: size for name, size in sizes.items() if size not in _STRUCT_CODES}
+        self._zeros: dict[str, int | bytes] = {name: bytes(size) if name in self._raw else 0 for name, size in sizes.items()}
 
     def pack(self, **values: int) -> bytes:
         """Bytes of the layout; fields not named are zero.
 
         Raises ValueError for an unknown field or a value that does not fit, naming both.
         """
-        word = 0
+        row = self._zeros.copy()
         for name, value in values.items():
-            field = self.fields.get(name)
-            if field is None:
+            limit = self._limits.get(name)
+            if limit is None:
                 raise ValueError(f"layout {self.name} has no field {name!r}; it has {', '.join(self.fields)}")
-            if not 0 <= value < 1 << field.size_bits:
-                raise ValueError(f"{self.name}.{name} = {value} does not fit in {field.size_bytes} bytes")
-            word |= int(value) << field.offset_bits
-        return word.to_bytes(self.size_bytes, "little")
+            if not 0 <= value < limit:
+                raise ValueError(f"{self.name}.{name} = {value} does not fit in {self.fields[name].size_bytes} bytes")
+            row[name] = int(value).to_bytes(self._raw[name], "little") if name in self._raw else value
+        return self._struct.pack(*row.values())
 
     def unpack(self, data: bytes) -> dict[str, int]:
         """Field values of exactly `size_bytes` bytes; raises ValueError for any other length."""
         if len(data) != self.size_bytes:
             raise ValueError(f"layout {self.name} takes {self.size_bytes} bytes, not {len(data)}")
-        return {
-            f.name: int.from_bytes(data[f.offset_bytes : f.offset_bytes + f.size_bytes], "little")
-            for f in self.fields.values()
-        }
+        values = dict(zip(self.fields, self._struct.unpack(data)))
+        for name in self._raw:
+            values[name] = int.from_bytes(values[name], "little")
+        return values

@@ -1,6 +1,6 @@
 """What a port refuses before the directory sees it: one pure function of the header.
 
-Used by: golden.node, rtl.node.port (the same rules as logic, compared in every lockstep run).
+Used by: golden.node, rtl.node.request_check (the same rules as logic, compared in every lockstep run).
 """
 
 from .config import NodeConfig
@@ -13,6 +13,19 @@ BY_HANDLE_ONLY = (Opcode.WRITE, Opcode.PUT_END, Opcode.PUT_REVOKE)
 BY_EITHER = (Opcode.READ, Opcode.DROP)
 #: Opcodes that are followed by payload: `length` bytes.
 WITH_PAYLOAD = (Opcode.WRITE, Opcode.MATCH)
+#: Fields that no operation of this version uses.
+UNUSED_FIELDS = ("member", "ttl", "deadline", "reserved", "session_epoch", "session", "sequence")
+
+_WITH_HANDLE = frozenset(BY_HANDLE_ONLY + BY_EITHER)
+# Members of enumerations are slow to look up, and these are needed for every request.
+_HANDLE_FLAG = int(Flag.BY_HANDLE)
+_OK, _BAD_REQUEST = Status.OK, Status.BAD_REQUEST
+_MATCH, _READ, _PUT_START, _WRITE = Opcode.MATCH, Opcode.READ, Opcode.PUT_START, Opcode.WRITE
+
+
+def names_handle(header: dict[str, int]) -> bool:
+    """Whether the `digest` field of a well-formed request holds a handle."""
+    return header["flags"] == _HANDLE_FLAG or header["opcode"] in BY_HANDLE_ONLY
 
 
 def check_request(config: NodeConfig, port: int, boot_epoch: int, header: dict[str, int], payload_bytes: int) -> Status:
@@ -23,54 +36,47 @@ def check_request(config: NodeConfig, port: int, boot_epoch: int, header: dict[s
     of another length than announced is found at its end; such a message answers BAD_REQUEST as well (WRITE: after the
     operations WRITE and LAND; MATCH: after its digests were looked up), so only the presence of payload counts here.
     """
-    status = _check_form(config, header, payload_bytes)
-    if status != Status.OK:
-        return status
-    if header["partition"] != config.partition_of_port[port]:
+    by_handle = names_handle(header)
+    if not _well_formed(config, header, payload_bytes, by_handle):
+        return _BAD_REQUEST
+    number = header["partition"]
+    if number >= len(config.partitions) or port not in config.partitions[number].ports:
         return Status.DENIED
-    opcode = header["opcode"]
-    if opcode in BY_HANDLE_ONLY or header["flags"] & Flag.BY_HANDLE:
+    if by_handle:
         handle = header["digest"]
-        slot, generation, epoch = handle & 0xFFFFFFFF, handle >> 32 & 0xFFFFFFFF, handle >> 64 & 0xFFFFFFFF
-        partition = config.partitions[config.partition_of_port[port]]
-        if epoch != boot_epoch or slot >= partition.slots or generation >> config.generation_bits:
+        slot, generation, epoch = handle & 0xFFFFFFFF, handle >> 32 & 0xFFFFFFFF, handle >> 64
+        slots = config.partitions[number].slots
+        if epoch != boot_epoch or slot >= slots or generation >> config.generation_bits:
             return Status.STALE_HANDLE
-    return Status.OK
+    return _OK
 
 
-def _check_form(config: NodeConfig, header: dict[str, int], payload_bytes: int) -> Status:
-    opcode, flags = header["opcode"], header["flags"]
+def _well_formed(config: NodeConfig, header: dict[str, int], payload_bytes: int, by_handle: bool) -> bool:
+    opcode, flags, digest = header["opcode"], header["flags"], header["digest"]
     offset, length, beat = header["offset"], header["length"], config.beat_bytes
-    by_handle = opcode in BY_HANDLE_ONLY or bool(flags & Flag.BY_HANDLE)
     good = (
         header["version"] == VERSION
         and opcode in SUPPORTED_OPCODES
         and header["model_id"] < config.models
         and header["klass"] < 4
-        and flags in (0, Flag.BY_HANDLE)
-        and (flags == 0 or opcode in BY_EITHER + BY_HANDLE_ONLY)
-        and all(
-            header[name] == 0
-            for name in ("member", "ttl", "deadline", "reserved", "session_epoch", "session", "sequence")
-        )
+        and (flags == 0 or flags == _HANDLE_FLAG and opcode in _WITH_HANDLE)
+        and not any(map(header.__getitem__, UNUSED_FIELDS))
         and (opcode in WITH_PAYLOAD) == (payload_bytes > 0)
         and offset % beat == 0
         and offset < config.block_bytes
-        and (header["digest"] >> 96 if by_handle else header["digest"] >> config.digest_bits) == 0
+        and digest >> (96 if by_handle else config.digest_bits) == 0
     )
     if not good:
-        return Status.BAD_REQUEST
-    if opcode == Opcode.MATCH:
-        good = offset == 0 and length % 32 == 0 and 0 < length <= config.max_payload_bytes and header["digest"] == 0
-    elif opcode == Opcode.PUT_START:
-        good = offset == 0 and length % beat == 0 and 0 < length <= config.block_bytes
-    elif opcode == Opcode.WRITE:
-        good = length % beat == 0 and 0 < length <= config.max_payload_bytes
-    elif opcode == Opcode.READ:
-        good = length % beat == 0 and length <= config.block_bytes
-    else:
-        good = offset == 0 and length == 0
-    return Status.OK if good else Status.BAD_REQUEST
+        return False
+    if opcode == _READ:
+        return length % beat == 0 and length <= config.block_bytes
+    if opcode == _WRITE:
+        return length % beat == 0 and 0 < length <= config.max_payload_bytes
+    if opcode == _PUT_START:
+        return offset == 0 and length % beat == 0 and 0 < length <= config.block_bytes
+    if opcode == _MATCH:
+        return offset == 0 and length % 32 == 0 and 0 < length <= config.max_payload_bytes and digest == 0
+    return offset == 0 and length == 0
 
 
 def payload_beats(config: NodeConfig, size_bytes: int) -> int:

@@ -1,103 +1,19 @@
 """A port: takes messages apart, gives their operations to the directory in order, and answers in the same order."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from kvnode.models.spec.config import NodeConfig
-from kvnode.models.spec.enums import KIND_OF_OPCODE, SUPPORTED_OPCODES, Flag, Kind, Opcode, Status
-from kvnode.models.spec.messages import HANDLE, VERSION
-from kvnode.models.spec.requests import BY_EITHER, BY_HANDLE_ONLY, WITH_PAYLOAD
-from kvnode.models.spec.timing import data_fifo_depth
+from kvnode.models.spec.enums import KIND_OF_OPCODE, Kind, Opcode, Status
 
-from ..layouts import REQUEST_STRUCT, RESPONSE_STRUCT, STATUS_BITS, Shapes, index_bits, struct
+from ..layouts import REQUEST_STRUCT, STATUS_BITS, Shapes, index_bits, one_of
 from ..ownership import By, Owned
 from ..stream import Queue
+from .match_walk import MatchWalk
+from .request_check import HANDLE_STRUCT, RequestCheck
+from .responder import DEPTH, Responder
 from .transfer import RUNS, ReadEngine, WriteEngine
-
-#: Answers that wait for their turn on the response stream; every operation keeps a place here before it is issued.
-RESPONSE_DEPTH = 16
-HANDLE_STRUCT = struct(HANDLE)
-
-
-class RequestCheck(wiring.Component):
-    """`models.spec.requests.check_request` as logic: `status` of a header, `by_handle` whether it names its block by
-    handle.
-
-    Used by: Port.
-    """
-
-    def __init__(self, config: NodeConfig, port: int):
-        self.config, self.port = config, port
-        super().__init__(
-            {
-                "header": In(REQUEST_STRUCT),
-                "has_payload": In(1),
-                "boot_epoch": In(config.boot_epoch_bits),
-                "status": Out(STATUS_BITS),
-                "by_handle": Out(1),
-            }
-        )
-
-    def elaborate(self, platform):
-        m = Module()
-        config, header = self.config, self.header
-        partition_number = config.partition_of_port[self.port]
-        partition = config.partitions[partition_number]
-
-        def opcode_in(opcodes):
-            return Cat(header.opcode == opcode for opcode in opcodes).any()
-
-        beat_log2 = config.beat_bytes.bit_length() - 1
-        flagged = header.flags[0]
-        only, either = opcode_in(BY_HANDLE_ONLY), opcode_in(BY_EITHER)
-        unused = ("member", "ttl", "deadline", "reserved", "session_epoch", "session", "sequence")
-        aligned, length = header.length[:beat_log2] == 0, header.length
-        digest_rest = header.digest[config.digest_bits :] if config.digest_bits < 256 else Const(0, 1)
-        form = Signal()
-        m.d.comb += [
-            self.by_handle.eq(only | flagged),
-            form.eq(
-                (header.version == VERSION)
-                & opcode_in(SUPPORTED_OPCODES)
-                & (header.model_id < config.models)
-                & (header.klass < 4)
-                & ((header.flags & ~int(Flag.BY_HANDLE) & 0xFF) == 0)
-                & (~flagged | only | either)
-                & (Cat(header[name] for name in unused) == 0)
-                & (opcode_in(WITH_PAYLOAD) == self.has_payload)
-                & (header.offset[:beat_log2] == 0)
-                & (header.offset < config.block_bytes)
-                & (Mux(self.by_handle, header.digest[96:], digest_rest) == 0)
-            ),
-        ]
-        at_start, fits = header.offset == 0, length <= config.block_bytes
-        payload_fits = (length != 0) & (length <= config.max_payload_bytes)
-        shape = Signal()
-        with m.Switch(header.opcode):
-            with m.Case(Opcode.MATCH):
-                m.d.comb += shape.eq(at_start & (length[:5] == 0) & payload_fits & (header.digest == 0))
-            with m.Case(Opcode.PUT_START):
-                m.d.comb += shape.eq(at_start & aligned & (length != 0) & fits)
-            with m.Case(Opcode.WRITE):
-                m.d.comb += shape.eq(aligned & payload_fits)
-            with m.Case(Opcode.READ):
-                m.d.comb += shape.eq(aligned & fits)
-            with m.Default():
-                m.d.comb += shape.eq(at_start & (length == 0))
-        handle = data.View(HANDLE_STRUCT, header.digest)
-        valid_handle = (
-            (handle.boot_epoch == self.boot_epoch)
-            & (handle.slot < partition.slots)
-            & ((handle.generation >> config.generation_bits) == 0)
-        )
-        with m.If(~(form & shape)):
-            m.d.comb += self.status.eq(Status.BAD_REQUEST)
-        with m.Elif(header.partition != partition_number):
-            m.d.comb += self.status.eq(Status.DENIED)
-        with m.Elif(self.by_handle & ~valid_handle):
-            m.d.comb += self.status.eq(Status.STALE_HANDLE)
-        return m
 
 
 class Port(wiring.Component):
@@ -156,6 +72,8 @@ class Port(wiring.Component):
         m.submodules.reader = reader = ReadEngine(config, slot_base)
         m.submodules.writer = writer = WriteEngine(config, slot_base)
         m.submodules.payload = payload = Queue(shapes.beat, 4 * config.ports + 16)
+        m.submodules.walk = walk = MatchWalk(config)
+        m.submodules.responder = responder = Responder(config)
 
         # Requests: the header is collected beat by beat, also while the one before waits for its turn; then the body
         # goes where its opcode says.
@@ -176,22 +94,23 @@ class Port(wiring.Component):
         is_match = good & (header.opcode == Opcode.MATCH)
         is_write = good & (header.opcode == Opcode.WRITE)
 
-        # A staged beat of digests of a MATCH; in narrow ports a digest takes several beats.
-        digest_beats, digests_per_beat = max(1, 32 // beat_bytes), max(1, beat_bytes // 32)
-        staged = Signal(max(256, data_bits))
-        staged_count = Signal(range(digests_per_beat + 1))
-        staged_beats = Signal(index_bits(digest_beats))
-        body_ended = Signal()
         with m.If(~in_body):
             m.d.comb += req.ready.eq(self.ready & ~full)
         with m.Elif(is_match):
-            m.d.comb += req.ready.eq((staged_count == 0) & ~body_ended)
+            m.d.comb += req.ready.eq(walk.payload.ready)
         with m.Elif(is_write):
             m.d.comb += req.ready.eq(payload.i.ready)
         with m.Else():
             m.d.comb += req.ready.eq(1)
         arrives = req.valid & req.ready
-        m.d.comb += [payload.i.valid.eq(req.valid & in_body & is_write), payload.i.p.eq(req.p)]
+        m.d.comb += [
+            payload.i.valid.eq(req.valid & in_body & is_write),
+            payload.i.p.eq(req.p),
+            walk.active.eq(in_body & is_match),
+            walk.payload.valid.eq(req.valid & in_body & is_match),
+            walk.payload.p.eq(req.p),
+            walk.expected.eq(header.length[5:]),
+        ]
         arriving = Signal(message)
         last_of_header = position == header_beats - 1
         m.d.comb += [
@@ -209,59 +128,22 @@ class Port(wiring.Component):
         with m.If(arrives & in_body & req.p.last & ~is_match):
             m.d.sync += in_body.eq(0)
 
-        # MATCH: one digest in each turn, until one misses; the answer when all that were asked have come back.
-        expected = header.length[5 : 5 + shapes.count_bits]
-        arrived = Signal(shapes.count_bits + 1)
-        issued = Signal(shapes.count_bits)
-        returned = Signal(shapes.count_bits)
-        hits = Signal(shapes.count_bits)
-        missed = Signal()
-        torn = Signal()
-        match_answers = Signal()
-        surplus = Signal()
-        with m.If(arrives & in_body & is_match):
-            if digest_beats > 1:
-                m.d.sync += staged.eq(Cat(staged[data_bits:], req.p.data))
-                m.d.sync += staged_beats.eq(staged_beats + 1)
-                with m.If(staged_beats == digest_beats - 1):
-                    m.d.sync += staged_count.eq(1)
-                with m.Elif(req.p.last):
-                    m.d.sync += torn.eq(1)
-            else:
-                m.d.sync += [staged.eq(req.p.data), staged_count.eq(digests_per_beat)]
-            m.d.sync += body_ended.eq(req.p.last)
-        m.d.comb += surplus.eq(missed | (arrived >= expected))
-        ask = in_body & is_match & (staged_count != 0) & ~surplus
-        take_digest = (
-            (staged_count != 0) & in_body & is_match & (surplus | self.taken & self.valid & ~writer.land_valid)
-        )
-        with m.If(take_digest):
-            m.d.sync += [staged.eq(staged >> 256), staged_count.eq(staged_count - 1)]
-            with m.If(arrived != (1 << len(arrived)) - 1):
-                m.d.sync += arrived.eq(arrived + 1)
-            if config.digest_bits < 256:
-                with m.If((staged[config.digest_bits : 256] != 0) & (arrived < expected)):
-                    m.d.sync += torn.eq(1)
-        # The final beat of a message may carry one digest more than announced when a beat holds two.
-        padding = (digests_per_beat - 1) if digests_per_beat > 1 else 0
-        wrong_count = (arrived < expected) | (arrived > expected + (expected[0] if padding else 0)) | torn
-
         # Operations, in order: a landed WRITE first, then the message at hand.
-        outstanding = Signal(range(RESPONSE_DEPTH + 1))
-        in_flight = Signal(range(RESPONSE_DEPTH + 1))
+        outstanding = Signal(range(DEPTH + 1))
+        in_flight = Signal(range(DEPTH + 1))
         reads = Signal(range(RUNS + 1))
         read_room = reads != RUNS
-        response_room = outstanding != RESPONSE_DEPTH
+        response_room = outstanding != DEPTH
         op, handle = self.operation, data.View(HANDLE_STRUCT, header.digest)
         writes_slot = 0
         for hold in (writer.holds[i] for i in range(RUNS)):
             writes_slot |= hold.valid & (hold.slot == handle.slot[: shapes.slot_bits])
-        is_end = good & ((header.opcode == Opcode.PUT_END) | (header.opcode == Opcode.PUT_REVOKE))
+        is_end = good & one_of(header.opcode, (Opcode.PUT_END, Opcode.PUT_REVOKE))
         is_read = good & (header.opcode == Opcode.READ)
         room = response_room & (~is_read | read_room) & (~is_write | writer.room) & ~(is_end & writes_slot)
         ordinary = pending & ~is_match & room & (~in_body | is_write)
         m.d.comb += [
-            self.valid.eq(writer.land_valid | ordinary | pending & ask & response_room),
+            self.valid.eq(writer.land_valid | ordinary | walk.ask & response_room),
             op.status.eq(status),
             op.opcode.eq(header.opcode),
             op.tag.eq(header.tag),
@@ -271,7 +153,7 @@ class Port(wiring.Component):
             op.by_handle.eq(good & check.by_handle),
             op.offset.eq(header.offset >> beat_log2),
             op.length.eq(header.length >> beat_log2),
-            op.chain_first.eq(is_match & (issued == 0)),
+            op.chain_first.eq(is_match & walk.first),
         ]
         with m.If(good):
             with m.Switch(header.opcode):
@@ -281,7 +163,7 @@ class Port(wiring.Component):
         with m.Else():
             m.d.comb += op.kind.eq(Kind.ANSWER)
         with m.If(is_match):
-            m.d.comb += [self.digest.eq(staged), op.length.eq(0)]
+            m.d.comb += [self.digest.eq(walk.digest), op.length.eq(0)]
         with m.Elif(op.by_handle):
             m.d.comb += [op.slot.eq(handle.slot), op.generation.eq(handle.generation)]
         with m.Elif(good):
@@ -290,8 +172,8 @@ class Port(wiring.Component):
             m.d.comb += [op.eq(writer.land), op.kind.eq(Kind.LAND), op.chain_first.eq(0), self.digest.eq(0)]
         issue = self.taken & self.valid & ~writer.land_valid
         leaves = issue & ordinary
-        match_ends = body_ended & (staged_count == 0) & (returned == issued) & (in_flight == 0)
-        m.d.comb += match_answers.eq(is_match & in_body & match_ends & response_room)
+        match_answers = Signal()
+        m.d.comb += match_answers.eq(walk.over & (in_flight == 0) & response_room)
         with m.If(leaves):
             m.d.sync += pending.eq(0)
         with m.If((full | complete) & (~pending | leaves)):
@@ -302,15 +184,14 @@ class Port(wiring.Component):
                 full.eq(0),
                 in_body.eq(data.View(message, moved).has_payload),
             ]
-        with m.If(issue & ~ordinary):
-            m.d.sync += issued.eq(issued + 1)
         with m.If(match_answers):
-            m.d.sync += [pending.eq(0), in_body.eq(0), body_ended.eq(0), torn.eq(0), staged_beats.eq(0)]
-            m.d.sync += [arrived.eq(0), issued.eq(0), returned.eq(0), hits.eq(0), missed.eq(0)]
+            m.d.sync += [pending.eq(0), in_body.eq(0)]
         m.d.comb += [
             writer.start.eq(leaves & is_write),
             writer.operation.eq(op),
             writer.land_taken.eq(self.taken & writer.land_valid),
+            walk.taken.eq(issue & ~ordinary),
+            walk.clear.eq(match_answers),
         ]
 
         # Results. Those of MATCH only count; a WRITE that was accepted is answered when it has landed.
@@ -318,12 +199,7 @@ class Port(wiring.Component):
         comes = self.result_valid
         ok = result.status == Status.OK
         is_match_result, is_land = result.kind == Kind.MATCH, result.kind == Kind.LAND
-        with m.If(comes & is_match_result):
-            m.d.sync += returned.eq(returned + 1)
-            with m.If(result.status != Status.HIT):
-                m.d.sync += missed.eq(1)
-            with m.Elif(~missed):
-                m.d.sync += hits.eq(hits + 1)
+        m.d.comb += [walk.returned.eq(comes & is_match_result), walk.hit.eq(result.status == Status.HIT)]
         reads_now = comes & (result.kind == Kind.READ)
         m.d.comb += [
             reader.start.eq(reads_now & ok),
@@ -335,39 +211,19 @@ class Port(wiring.Component):
         ]
         m.d.sync += reads.eq(reads + (leaves & is_read) - reader.done - (reads_now & ~ok))
 
-        answer_layout = data.StructLayout(
-            {
-                "status": STATUS_BITS,
-                "opcode": 8,
-                "tag": 16,
-                "count": shapes.count_bits,
-                "slot": shapes.slot_bits,
-                "generation": config.generation_bits,
-                "length": shapes.beat_bits,
-                "watermark": shapes.beat_bits,
-                "write": 1,
-                "waits": 1,
-                "data": 1,
-            }
-        )
-        landed_layout = data.StructLayout({"status": STATUS_BITS, "found": 1, "watermark": shapes.beat_bits})
-        m.submodules.answers = answers = Queue(answer_layout, RESPONSE_DEPTH)
-        m.submodules.landed = landed = Queue(landed_layout, RESPONSE_DEPTH)
-        answer = answers.i.p
-        answered = comes & ~is_match_result & ~is_land
-        m.d.sync += in_flight.eq(in_flight + leaves - answered)
+        answer, answered = responder.answer, comes & ~is_match_result & ~is_land
         m.d.comb += [
-            answers.i.valid.eq(answered | match_answers),
+            responder.answer_valid.eq(answered | match_answers),
             answer.status.eq(result.status),
             answer.opcode.eq(result.opcode),
             answer.tag.eq(result.tag),
             answer.write.eq(result.kind == Kind.WRITE),
             answer.waits.eq((result.kind == Kind.WRITE) & ok),
             answer.data.eq((result.kind == Kind.READ) & ok),
-            landed.i.valid.eq(comes & is_land),
-            landed.i.p.status.eq(result.status),
-            landed.i.p.found.eq(result.found),
-            landed.i.p.watermark.eq(result.watermark),
+            responder.landed_valid.eq(comes & is_land),
+            responder.landed.status.eq(result.status),
+            responder.landed.found.eq(result.found),
+            responder.landed.watermark.eq(result.watermark),
         ]
         with m.If(result.found):
             m.d.comb += [
@@ -379,22 +235,26 @@ class Port(wiring.Component):
         with m.If(match_answers):
             m.d.comb += [
                 answer.eq(0),
-                answer.status.eq(Mux(hits != 0, Status.HIT, Status.MISS)),
+                answer.status.eq(Mux(walk.hits != 0, Status.HIT, Status.MISS)),
                 answer.opcode.eq(header.opcode),
                 answer.tag.eq(header.tag),
-                answer.count.eq(hits),
+                answer.count.eq(walk.hits),
             ]
-            with m.If(wrong_count):
+            with m.If(walk.wrong):
                 m.d.comb += [answer.status.eq(Status.BAD_REQUEST), answer.count.eq(0)]
-        m.d.sync += outstanding.eq(outstanding + (leaves | match_answers) - (answers.o.valid & answers.o.ready))
+        m.d.sync += [
+            in_flight.eq(in_flight + leaves - answered),
+            outstanding.eq(outstanding + (leaves | match_answers) - responder.left),
+        ]
 
-        # Responses: a header, and for READ its beats from the data queue right behind it.
-        m.submodules.beats = beats = Queue(data_bits, data_fifo_depth(config.ports))
-        credit = Signal(range(beats.depth + 1), init=beats.depth)
+        # Data between store, engines and streams.
         m.d.comb += [
-            beats.i.valid.eq(self.data_valid),
-            beats.i.p.eq(self.data),
-            reader.credit.eq(credit != 0),
+            responder.boot_epoch.eq(self.boot_epoch),
+            responder.write_in.eq(arrives & in_body & is_write & req.p.last),
+            responder.issue.eq(reader.issue),
+            responder.data_valid.eq(self.data_valid),
+            responder.data.eq(self.data),
+            reader.credit.eq(responder.credit),
             reader.bank.eq(self.bank),
             writer.bank.eq(self.bank),
             self.read_valid.eq(reader.issue),
@@ -403,58 +263,8 @@ class Port(wiring.Component):
             self.write_row.eq(Mux(writer.issue, writer.row, 0)),
             self.write_data.eq(writer.beat_data),
         ]
-        m.d.sync += credit.eq(credit - reader.issue + (beats.o.valid & beats.o.ready))
-        wiring.connect(m, payload.o, writer.payload)
         for i in range(RUNS):
             m.d.comb += [self.holds[i].eq(reader.holds[i]), self.holds[RUNS + i].eq(writer.holds[i])]
-
-        out = answers.o
-        response = Signal(RESPONSE_STRUCT)
-        rsp = self.rsp
-        sending = Signal()
-        # WRITE messages whose last beat is in: a refused one is not answered before.
-        writes_in = Signal(range(RESPONSE_DEPTH + 1))
-        write_answered = out.valid & out.ready & out.p.write
-        m.d.sync += writes_in.eq(writes_in + (arrives & in_body & is_write & req.p.last) - write_answered)
-        answerable = out.valid & (~out.p.write | (writes_in != 0)) & (~out.p.waits | landed.o.valid)
-        remaining = Signal(shapes.beat_bits)
-        found = ~out.p.waits | landed.o.p.found
-        m.d.comb += [
-            response.status.eq(Mux(out.p.waits, landed.o.p.status, out.p.status)),
-            response.opcode.eq(out.p.opcode),
-            response.version.eq(VERSION),
-            response.tag.eq(out.p.tag),
-            response.count.eq(out.p.count),
-            response.boot_epoch.eq(self.boot_epoch),
-            response.slot.eq(Mux(found, out.p.slot, 0)),
-            response.generation.eq(Mux(found, out.p.generation, 0)),
-            response.length.eq(Mux(found, out.p.length, 0) << beat_log2),
-            response.watermark.eq(
-                Mux(out.p.waits, Mux(landed.o.p.found, landed.o.p.watermark, 0), out.p.watermark) << beat_log2
-            ),
-        ]
-        response_beats = config.response_beats
-        beat_index = Signal(index_bits(response_beats))
-        with m.If(~sending):
-            padded = Cat(response.as_value(), Const(0, response_beats * data_bits - 256 + 1))
-            final = beat_index == response_beats - 1
-            m.d.comb += [
-                rsp.valid.eq(answerable),
-                rsp.p.last.eq(final & ~out.p.data),
-            ]
-            with m.If(rsp.valid):
-                m.d.comb += rsp.p.data.eq(padded.word_select(beat_index, data_bits))
-            with m.If(rsp.valid & rsp.ready):
-                m.d.sync += beat_index.eq(beat_index + 1)
-                with m.If(final):
-                    m.d.comb += [out.ready.eq(1), landed.o.ready.eq(out.p.waits)]
-                    m.d.sync += [beat_index.eq(0), sending.eq(out.p.data), remaining.eq(out.p.length)]
-        with m.Else():
-            m.d.comb += [rsp.valid.eq(beats.o.valid), rsp.p.last.eq(remaining == 1), beats.o.ready.eq(rsp.ready)]
-            with m.If(rsp.valid):
-                m.d.comb += rsp.p.data.eq(beats.o.p)
-            with m.If(rsp.valid & rsp.ready):
-                m.d.sync += remaining.eq(remaining - 1)
-                with m.If(remaining == 1):
-                    m.d.sync += sending.eq(0)
+        wiring.connect(m, payload.o, writer.payload)
+        wiring.connect(m, responder.rsp, wiring.flipped(self.rsp))
         return m

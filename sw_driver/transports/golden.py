@@ -5,38 +5,36 @@ from typing import Any
 
 import numpy as np
 
-from kvnode.models.golden import GoldenNode
-from kvnode.models.golden.node import Operation
-from kvnode.models.spec.batch import HANDLE_DTYPE, RESULT_DTYPE
+from kvnode.models.golden import Answer, GoldenNode
+from kvnode.models.golden.directory import Operation, Result
+from kvnode.models.spec.batch import RESULT_DTYPE
 from kvnode.models.spec.config import NodeConfig
-from kvnode.models.spec.enums import KIND_OF_OPCODE, Flag, Kind, Opcode, State, Status
-from kvnode.models.spec.messages import VERSION
-from kvnode.models.spec.requests import BY_HANDLE_ONLY
+from kvnode.models.spec.enums import Kind, Status
+from kvnode.models.spec.messages import REQUEST, RESPONSE
 
 from ..transport import ANSWERED, SKIPPED, Batch, RunResult, check_batch, check_patterns
 
 #: Answers with these statuses carry a handle (spec.batch).
 _WITH_HANDLE = frozenset((Status.GRANTED, Status.HIT, Status.OK))
-#: What a run keeps of an answer; a skipped request has none.
-_KEPT = ("status", "count", "slot", "generation", "length", "watermark")
-_NO_ANSWER = (0,) * len(_KEPT)
-#: Fields of the request header that a well-formed message leaves at zero.
-_UNUSED = ("member", "ttl", "deadline", "reserved", "session_epoch", "session", "sequence")
+_DIGEST_BYTE = REQUEST.fields["digest"].offset_bytes
+_DIGEST_BYTES = REQUEST.fields["digest"].size_bytes
 
 
-# Members of enumerations are slow to look up, and these are needed for every request.
-_MATCH, _READ, _WRITE = Opcode.MATCH, Opcode.READ, Opcode.WRITE
-_OK, _HIT, _MISS, _GRANTED = Status.OK, Status.HIT, Status.MISS, Status.GRANTED
-_SEALED, _RETIRING = State.SEALED, State.RETIRING
-_BY_HANDLE_ONLY = frozenset(BY_HANDLE_ONLY)
-_KINDS = {int(opcode): kind for opcode, kind in KIND_OF_OPCODE.items()}
+class _CountingNode(GoldenNode):
+    """A golden node that counts its operations by kind."""
+
+    def __init__(self, config: NodeConfig, boot_epoch: int):
+        super().__init__(config, boot_epoch)
+        self.counts = [0] * len(Kind)
+
+    def operate(self, op: Operation, cycle: int | None = None) -> Result:
+        self.counts[op.kind] += 1
+        return GoldenNode.operate(self, op, cycle)
 
 
 class GoldenTransport:
-    """`Transport` on `GoldenNode`. Requests are executed in array order; idle, backpressure and cycles mean nothing.
-
-    Plain requests are taken to the directory directly; whatever may be malformed goes through `GoldenNode.request`,
-    which answers every message there is. Both give the same answers (tests/sw_driver/test_golden_transport.py).
+    """`Transport` on `GoldenNode`: every request is a message to `GoldenNode.request`, in array order; idle,
+    backpressure and cycles mean nothing.
 
     Used by: replay --on golden, client, tests.
     """
@@ -45,8 +43,7 @@ class GoldenTransport:
 
     def __init__(self, config: NodeConfig, boot_epoch: int = 0):
         self.config, self.boot_epoch = config, boot_epoch
-        self.node = GoldenNode(config, boot_epoch)
-        self._operations: Counter[str] = Counter()
+        self.node = _CountingNode(config, boot_epoch)
         self._requests = 0
 
     def __enter__(self) -> "GoldenTransport":
@@ -60,8 +57,6 @@ class GoldenTransport:
 
     def retire_model(self, partition: int, model_id: int) -> None:
         self.node.retire_model(partition, model_id)
-        self._operations["RETIRE_MODEL"] += 1
-        self._operations["swept"] += self.node.sweep(partition)
 
     def capture(self, cycle: int | None = None) -> str:
         return "The golden node has no waveform."
@@ -73,7 +68,7 @@ class GoldenTransport:
         return {
             "requests": self._requests,
             "lockstep_operations": None,
-            "operations": dict(self._operations),
+            "operations": {kind.name: self.node.counts[kind] for kind in Kind if self.node.counts[kind]},
             "occupancy": dict(occupancy),
             "free_slots": [partition.free_count for partition in self.node.partitions],
         }
@@ -90,193 +85,40 @@ class GoldenTransport:
     ) -> RunResult:
         check_batch(self.config, batch, len(payload))
         check_patterns(idle, backpressure)
-        run = _Run(self.node, batch, memoryview(payload))
-        results = run.execute()
+        before = sum(self.node.counts)
+        answers = self._answers(batch, memoryview(payload))
         self._requests += len(batch)
-        self._operations.update(run.operations)
-        return RunResult(results, memoryview(run.data), 0, sum(run.operations.values()))
+        data = b"".join([answer.data for answer in answers if answer is not None])
+        return RunResult(_results(answers), memoryview(data), 0, sum(self.node.counts) - before)
 
-
-class _Run:
-    """One batch on its way through the node."""
-
-    def __init__(self, node: GoldenNode, batch: Batch, payload: memoryview):
-        self.node, self.batch, self.payload = node, batch, payload
-        self.beat_bytes, self.partition_of_port = node.config.beat_bytes, node.config.partition_of_port
-        self.data = bytearray()
-        self.counts = [0] * len(Opcode)
-        self.landed = self.swept = self.messages = 0
-
-    @property
-    def operations(self) -> Counter[str]:
-        """Operations by kind; `message` are requests that took the long way, one each."""
-        counts = Counter({Opcode(opcode).name: count for opcode, count in enumerate(self.counts) if count})
-        for name, count in (("LAND", self.landed), ("swept", self.swept), ("message", self.messages)):
-            if count:
-                counts[name] = count
-        return counts
-
-    def execute(self) -> Any:
-        batch = self.batch
-        header = batch["header"]
-        plain = _plain(self.node.config, self.node.boot_epoch, batch).tolist()
-        digests = header["digest"].tobytes()
-        rows = zip(
-            batch["port"].tolist(), batch["handle_from"].tolist(), batch["payload_bytes"].tolist(),
-            batch["payload_offset"].tolist(), header["opcode"].tolist(), header["flags"].tolist(),
-            header["klass"].tolist(), header["model_id"].tolist(), header["group"].tolist(),
-            header["offset"].tolist(), header["length"].tolist(),
-        )  # fmt: skip
-        opcodes, tags = header["opcode"].tolist(), header["tag"].tolist()
-        answers: list[tuple[int, ...] | None] = []
-        data_sizes, data_offsets = [], []
-        for index, row in enumerate(rows):
-            handle_from = row[1]
-            handle = None
+    def _answers(self, batch: Batch, payload: memoryview) -> list[Answer | None]:
+        """The node's answer to each request, None for one that was skipped."""
+        node, size_bytes = self.node, REQUEST.size_bytes
+        headers = batch["header"].tobytes()
+        rows = zip(*(batch[name].tolist() for name in ("port", "handle_from", "payload_offset", "payload_bytes")))
+        answers: list[Answer | None] = []
+        for index, (port, handle_from, offset, payload_bytes) in enumerate(rows):
+            header = headers[index * size_bytes : (index + 1) * size_bytes]
             if handle_from >= 0:
                 source = answers[handle_from]
-                if source is None or source[0] not in _WITH_HANDLE:
+                if source is None or source.status not in _WITH_HANDLE:
                     answers.append(None)
-                    data_sizes.append(0)
-                    data_offsets.append(0)
                     continue
-                handle = source
-            before = len(self.data)
-            if plain[index]:
-                answer = self._direct(row, digests[32 * index : 32 * index + 32], handle)
-            else:
-                answer = self._message(index, row, handle)
-            answers.append(answer)
-            data_offsets.append(before)
-            data_sizes.append(len(self.data) - before)
-        results = np.zeros(len(batch), RESULT_DTYPE)
-        results["done"] = [SKIPPED if answer is None else ANSWERED for answer in answers]
-        results["data_bytes"], results["data_offset"] = data_sizes, data_offsets
-        columns = list(zip(*(answer or _NO_ANSWER for answer in answers))) or [()] * len(_KEPT)
-        answered = results["done"] == ANSWERED
-        out = results["header"]
-        for name, column in zip(_KEPT, columns):
-            out[name] = column
-        for name, values in (("opcode", opcodes), ("tag", tags)):
-            out[name] = np.where(answered, np.array(values, np.int64), 0)
-        out["version"] = np.where(answered, VERSION, 0)
-        out["boot_epoch"] = np.where(answered, self.node.boot_epoch, 0)
-        return results
-
-    def _direct(self, row: tuple[int, ...], digest: bytes, handle: tuple[int, ...] | None) -> tuple[int, ...]:
-        """The kept part of the answer to a well-formed request."""
-        port, _, payload_bytes, payload_offset, opcode, flags, klass, model_id, group, offset, length = row
-        node, beat_bytes = self.node, self.beat_bytes
-        partition = self.partition_of_port[port]
-        if opcode == _MATCH:
-            count = 0
-            for at in range(payload_offset, payload_offset + payload_bytes, 32):
-                key = int.from_bytes(self.payload[at : at + 32], "little")
-                first = at == payload_offset
-                operation = Operation(port, Kind.MATCH, partition, model_id, group, digest=key, chain_first=first)
-                self.counts[_MATCH] += 1
-                if node.operate(operation).status != _HIT:
-                    break
-                count += 1
-            return (_HIT if count else _MISS), count, 0, 0, 0, 0
-        by_handle = flags != 0 or opcode in _BY_HANDLE_ONLY
-        slot = generation = key = 0
-        if not by_handle:
-            key = int.from_bytes(digest, "little")
-        elif handle is not None:
-            slot, generation = handle[2], handle[3]
-        else:
-            slot, generation = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
-        operation = Operation(
-            port, _KINDS[opcode], partition, model_id, group, klass, by_handle, slot, generation,
-            offset // beat_bytes, length // beat_bytes, key,
-        )  # fmt: skip
-        result = node.operate(operation)
-        self.counts[opcode] += 1
-        part = node.partitions[partition]
-        status = result.status
-        answer_length = result.length * beat_bytes
-        if opcode == _READ:
-            if status == _OK:
-                answer_length = length or answer_length - offset
-                self.data += part.store.read(result.slot, offset, answer_length)
-            else:
-                answer_length = 0
-        elif opcode == _WRITE and status == _OK:
-            part.store.write(slot, offset, bytes(self.payload[payload_offset : payload_offset + payload_bytes]))
-            result = node.operate(operation._replace(kind=Kind.LAND, whole=True))
-            status = result.status
-            self.landed += 1
-        self.swept += node.sweep(partition)
-        if not (result.present and result.state_before != _RETIRING or status == _GRANTED):
-            return status, 0, 0, 0, 0, 0
-        end = result.length if result.state_after == _SEALED else result.landed
-        return status, 0, result.slot, result.generation, answer_length, end * beat_bytes
-
-    def _message(self, index: int, row: tuple[int, ...], handle: tuple[int, ...] | None) -> tuple[int, ...]:
-        """The same of any request, through the bytes of its message."""
-        record = self.batch["header"][index : index + 1].copy()
-        if handle is not None:
-            field = np.frombuffer(record["digest"].tobytes(), HANDLE_DTYPE).copy()
-            field["slot"], field["generation"], field["boot_epoch"] = handle[2], handle[3], self.node.boot_epoch
-            record["digest"] = np.frombuffer(field.tobytes(), "V32")
-        payload = bytes(self.payload[row[3] : row[3] + row[2]])
-        answer = self.node.request(row[0], record.tobytes(), payload)
-        self.data += answer.data
-        self.messages += 1
-        fields = answer.fields
-        return tuple(fields[name] for name in _KEPT)
+                handle = node.handle_of(source).to_bytes(_DIGEST_BYTES, "little")
+                header = header[:_DIGEST_BYTE] + handle + header[_DIGEST_BYTE + _DIGEST_BYTES :]
+            answers.append(node.request(port, header, bytes(payload[offset : offset + payload_bytes])))
+        return answers
 
 
-def _plain(config: NodeConfig, boot_epoch: int, batch: Batch) -> Any:
-    """Which requests are well-formed beyond doubt: a quick vectorised subset of what `spec.requests` lets pass."""
-    header = batch["header"]
-    opcode, flags = header["opcode"], header["flags"]
-    offset, length = header["offset"].astype(np.int64), header["length"].astype(np.int64)
-    payload = batch["payload_bytes"].astype(np.int64)
-    beat, room = config.beat_bytes, config.block_bytes
-    digest = header["digest"].tobytes()
-    words = np.frombuffer(digest, "<u4").reshape(-1, 8)
-    by_flag = flags == Flag.BY_HANDLE
-    always = (opcode == Opcode.WRITE) | (opcode == Opcode.PUT_END) | (opcode == Opcode.PUT_REVOKE)
-    by_handle = always | by_flag
-    slots = np.array([part.slots for part in config.partitions])[np.array(config.partition_of_port)[batch["port"]]]
-    written = (batch["handle_from"] >= 0) | (
-        (words[:, 0] < slots) & (words[:, 1] >> min(config.generation_bits, 31) == 0) & (words[:, 2] == boot_epoch)
-    )
-    named = (words[:, 3:] == 0).all(axis=1) & written
-    key_good = _high_bits_clear(words, config.digest_bits)
-    good = (
-        (header["version"] == VERSION)
-        & (opcode >= Opcode.LOOKUP)
-        & (opcode <= Opcode.DROP)
-        & (header["model_id"] < config.models)
-        & (header["klass"] < 4)
-        & ((flags == 0) | by_flag & (always | (opcode == Opcode.READ) | (opcode == Opcode.DROP)))
-        & (header["partition"] == np.array(config.partition_of_port)[batch["port"]])
-        & np.where(by_handle, named, key_good)
-        & ((batch["handle_from"] < 0) | by_handle)
-    )
-    for name in _UNUSED:
-        good &= header[name] == 0
-    whole = (length % beat == 0) & (offset % beat == 0) & (offset < room)
-    sizes = np.select(
-        [opcode == Opcode.MATCH, opcode == Opcode.WRITE, opcode == Opcode.READ, opcode == Opcode.PUT_START],
-        [
-            (length % 32 == 0) & (length > 0) & (length <= config.max_payload_bytes) & (payload == length)
-            & (offset == 0) & (words == 0).all(axis=1),
-            whole & (length > 0) & (length <= config.max_payload_bytes) & (payload == length),
-            whole & (length <= room) & (payload == 0),
-            whole & (length > 0) & (length <= room) & (offset == 0) & (payload == 0),
-        ],
-        (length == 0) & (offset == 0) & (payload == 0),
-    )  # fmt: skip
-    return good & sizes
-
-
-def _high_bits_clear(words: Any, digest_bits: int) -> Any:
-    whole, rest = divmod(digest_bits, 32)
-    clear = (words[:, whole + (1 if rest else 0) :] == 0).all(axis=1)
-    if rest:
-        clear &= words[:, whole] >> rest == 0
-    return clear
+def _results(answers: list[Answer | None]) -> Any:
+    """RESULT_DTYPE rows of the answers; data lies in the order of the answers."""
+    results = np.zeros(len(answers), RESULT_DTYPE)
+    answered = np.array([answer is not None for answer in answers], bool)
+    results["done"] = np.where(answered, ANSWERED, SKIPPED)
+    sizes = np.array([0 if answer is None else len(answer.data) for answer in answers], np.uint64)
+    results["data_bytes"], results["data_offset"] = sizes, np.cumsum(sizes) - sizes
+    rows = [tuple(answer.fields.values()) for answer in answers if answer is not None]
+    header = results["header"]
+    for name, column in zip(RESPONSE.fields, zip(*rows)):
+        header[name][answered] = column
+    return results

@@ -6,7 +6,19 @@ import pytest
 
 from kvnode.models.spec.config import preset
 from kvnode.rtl import elaborate, memory, stream, wheel
-from kvnode.rtl.node import block_table, directory, fill_table, index, partitions, port, store, sweeper, transfer
+from kvnode.rtl.node import (
+    block_table,
+    directory,
+    fill_table,
+    index,
+    match_walk,
+    partitions,
+    port,
+    responder,
+    store,
+    sweeper,
+    transfer,
+)
 from kvnode.rtl.ownership import By, Owned
 
 #: Which component a submodule of the node is, by the end of its path.
@@ -24,7 +36,9 @@ COMPONENTS = {
     r"port\d+": port.Port,
     r"port\d+\.reader": transfer.ReadEngine,
     r"port\d+\.writer": transfer.WriteEngine,
-    r"port\d+\.(answers|landed|beats|payload)": stream.Queue,
+    r"port\d+\.walk": match_walk.MatchWalk,
+    r"port\d+\.responder": responder.Responder,
+    r"port\d+\.payload": stream.Queue,
 }
 
 
@@ -34,7 +48,8 @@ def state_of(text):
         path = module.split("(")[0].strip().split(".")
         if "kvnode_ram #(" in module:
             yield ".".join(path[:-1]), path[-1]
-        registers = re.findall(r"always @\(posedge \\?clk\)\s*\n\s*(?:begin\s*)?\\?([\w$.]+) *(?:\[[^\]]*\])? *<=", module)
+        clocked = r"always @\(posedge \\?clk\)\s*\n\s*(?:begin\s*)?"
+        registers = re.findall(clocked + r"\\?([\w$.]+) *(?:\[[^\]]*\])? *<=", module)
         memories = re.findall(r"^\s*reg \[[^\]]*\] \\?([\w$.]+) *\[", module, flags=re.M)
         for name in sorted({*registers, *memories} - {"memory", "read_data"}):
             yield ".".join(path), name

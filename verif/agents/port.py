@@ -34,7 +34,6 @@ class Request:
     header: bytes
     payload: bytes
     note: Any = None
-    cut: bool = False
     done: bool = False
     response: bytes = b""
     data: bytes = b""
@@ -72,7 +71,7 @@ class NodePort:
 
     def send(self, header: bytes, payload: bytes = b"", note: Any = None, beats: int | None = None) -> Request:
         """Queue a message: a packed REQUEST and its payload; `beats` cuts the message off early."""
-        request = Request(header, payload, note, cut=beats is not None)
+        request = Request(header, payload, note)
         size = self.config.beat_bytes
         message = header + payload
         words = [int.from_bytes(message[at : at + size], "little") for at in range(0, len(message), size)][:beats]
@@ -109,7 +108,7 @@ class NodePort:
         assert len(received) >= header_bytes, f"{where}: the answer ends in its header"
         response = RESPONSE.unpack(received[: RESPONSE.size_bytes])
         asked = REQUEST.unpack(request.header)
-        for name in () if request.cut else ("tag", "opcode"):
+        for name in ("tag", "opcode"):
             assert response[name] == asked[name], f"{where}: {name} {response[name]} for {asked}"
         data = received[header_bytes:]
         reads = response["opcode"] == Opcode.READ and response["status"] == Status.OK

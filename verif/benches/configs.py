@@ -31,4 +31,7 @@ QUAD = NodeConfig(
 
 
 def config_of(name: str) -> NodeConfig:
-    return QUAD if name == "quad" else preset(name)
+    """A preset, `quad`, or one of them with `_donate` behind its name."""
+    plain = name.removesuffix("_donate")
+    config = QUAD if plain == "quad" else preset(plain)
+    return config if plain == name else config.replace(sharing="donate")

@@ -5,7 +5,7 @@ import pytest
 from kvnode.models.spec.enums import Opcode, Status
 from kvnode.models.spec.messages import REQUEST, VERSION
 from kvnode.models.spec.requests import BY_EITHER, BY_HANDLE_ONLY, WITH_PAYLOAD, check_request
-from kvnode.rtl.node.port import RequestCheck
+from kvnode.rtl.node.request_check import RequestCheck
 from kvnode.verif.agents.bench import Bench, bench_test
 from kvnode.verif.agents.together import Together
 from kvnode.verif.benches.configs import config_of

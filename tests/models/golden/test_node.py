@@ -40,6 +40,16 @@ def put(node, *numbers, port=WRITER, model=0, **fields):
         assert name(node.put(port, model, key(number), some_bytes(BEAT, number), **fields)) == "SEALED"
 
 
+def put_and_leave(node, *numbers):
+    """The same as operations of the directory alone, so that the sweeper does nothing for them."""
+    for number in numbers:
+        operation = partial(Operation, WRITER, partition=0, length=1, klass=1)
+        start = node.operate(operation(kind=Kind.PUT_START, digest=key(number)))
+        by_handle = partial(operation, by_handle=True, slot=start.slot, generation=start.generation, whole=True)
+        statuses = [node.operate(by_handle(kind=kind)).status.name for kind in (Kind.WRITE, Kind.LAND, Kind.PUT_END)]
+        assert (start.status.name, statuses) == ("GRANTED", ["OK", "OK", "SEALED"])
+
+
 def reads(node, *numbers, port=WRITER, model=0):
     return [name(node.read(port, model, key(number))) for number in numbers]
 
@@ -532,10 +542,9 @@ def test_patrol_and_clock_each_have_a_position_of_their_own_and_go_round(node):
 
 
 def test_patrol_ages_nothing_and_evicts_nothing_however_short_slots_are(make_node):
-    node = make_node(low=0)
-    put(node, *range(16))
-    node.partitions[0].low_watermark_slots = 16
-    assert node.partitions[0].low
+    node = make_node(low=8)
+    put_and_leave(node, *range(16))
+    assert (node.partitions[0].free_count, node.partitions[0].low) == (0, True)
     ages = [block.age for block in node.partitions[0].blocks]
     assert [patrol(node, slot) for slot in range(16)] == ["SEALED"] * 16
     assert [block.age for block in node.partitions[0].blocks] == ages
@@ -572,20 +581,37 @@ def test_one_step_of_the_patrol_for_each_retirement_is_enough(node):
 # Room.
 
 
-def test_retiring_slots_count_as_room_so_that_no_more_is_evicted_than_asked_for(make_node):
-    node = make_node(low=0)
-    put(node, *range(16))
+def test_eviction_begins_below_the_low_watermark_and_ends_at_half_as_many_slots_again(make_node):
+    node = make_node(low=4)
     part = node.partitions[0]
-    part.low_watermark_slots = 2
-    # New blocks of the normal class have no age: the hand takes each, until the two that retire are room enough.
-    assert [visit(node, slot) for slot in range(4)] == ["RETIRING", "RETIRING", "SEALED", "SEALED"]
-    assert (part.free_count, len(part.retire_queue), part.low) == (0, 2, False)
-    node.operate(Operation(SWEEPER, Kind.REAP, 0, slot=0))
+    put_and_leave(node, *range(12))
+    assert (part.free_count, part.low) == (4, False)
+    put_and_leave(node, 12)
+    assert (part.free_count, part.low) == (3, True)
+    # New blocks of the normal class have no age: each visit takes one, until six slots are free.
+    assert [visit(node, slot) for slot in range(4)] == ["RETIRING", "RETIRING", "RETIRING", "SEALED"]
+    assert (node.sweep(0), part.free_count, part.low) == (3, 6, False)
+    put_and_leave(node, 13, 14)
+    assert (part.free_count, part.low) == (4, False)
+    put_and_leave(node, 15)
+    assert (part.free_count, part.low) == (3, True)
+
+
+def test_retiring_slots_count_as_room_so_that_no_more_is_evicted_than_asked_for(node):
+    # Eviction of partition 0 begins below two slots and ends at three.
+    part = node.partitions[0]
+    put_and_leave(node, *range(16))
+    assert [visit(node, slot) for slot in range(4)] == ["RETIRING", "RETIRING", "RETIRING", "SEALED"]
+    assert (part.free_count, len(part.retire_queue), part.low) == (0, 3, False)
+    for slot in range(2):
+        node.operate(Operation(SWEEPER, Kind.REAP, 0, slot=slot))
+    assert (part.free_count, len(part.retire_queue), part.low) == (2, 1, False)
+    put_and_leave(node, 98)
     assert (part.free_count, len(part.retire_queue), part.low) == (1, 1, False)
-    assert node.operate(Operation(WRITER, Kind.PUT_START, 0, digest=key(99), length=1)).status == Status.GRANTED
-    assert part.low
-    assert visit(node, 4) == "RETIRING"
-    assert not part.low
+    put_and_leave(node, 99)
+    assert (part.free_count, len(part.retire_queue), part.low) == (0, 1, True)
+    node.drop(WRITER, 0, key(15))
+    assert (part.free_count, part.low) == (3, False)
 
 
 def test_eviction_keeps_free_slots_and_takes_what_was_not_read(node):
@@ -593,9 +619,10 @@ def test_eviction_keeps_free_slots_and_takes_what_was_not_read(node):
     assert occupancy(node) == {"FREE": 2, "SEALED": 14}
     assert reads(node, *range(7)) == ["OK"] * 7
     put(node, 14)
-    assert occupancy(node) == {"FREE": 2, "SEALED": 14}
+    # Below two free slots, the clock goes on until there are three.
+    assert occupancy(node) == {"FREE": 3, "SEALED": 13}
     assert reads(node, *range(7)) == ["OK"] * 7
-    assert reads(node, 7) == ["MISS"]
+    assert reads(node, *range(7, 10)) == ["MISS", "MISS", "OK"]
 
 
 def test_eviction_keeps_within_a_partition(node):
@@ -687,7 +714,8 @@ def test_key_whose_pair_is_full_is_refused(make_node):
 
 def state_of(node):
     return [
-        (part.blocks, part.free_count, len(part.index), part.hand, part.patrol, part.epochs) for part in node.partitions
+        (part.blocks, part.free_count, len(part.index), part.hand, part.patrol, part.low, part.epochs)
+        for part in node.partitions
     ]
 
 

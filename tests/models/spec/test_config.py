@@ -139,6 +139,7 @@ IMPOSSIBLE = [
     ({"partitions": (partition(slots_log2=-1),)}, "partitions[0].slots_log2", "-1"),
     ({"partitions": (partition(slots_log2=33),)}, "partitions[0].slots_log2", "33"),
     ({"partitions": (partition(low_watermark_slots=9),)}, "partitions[0].low_watermark_slots", "9"),
+    ({"partitions": (partition(low_watermark_slots=5),)}, "partitions[0].low_watermark_slots", "5"),
     ({"partitions": (partition(low_watermark_slots=-1),)}, "partitions[0].low_watermark_slots", "-1"),
     ({"partitions": (partition(seed=1 << 192),)}, "partitions[0].seed", str(1 << 192)),
     ({"partitions": (partition(seed=-1),)}, "partitions[0].seed", "-1"),
@@ -168,6 +169,14 @@ def test_seed_has_a_key_of_32_bits_for_each_of_six_rounds():
     assert TINY.replace(partitions=(partition(seed=largest),)).partitions[0].seed == largest
     with pytest.raises(ConfigError, match="must have at most 192 bits"):
         TINY.replace(partitions=(partition(seed=largest + 1),))
+
+
+def test_eviction_ends_at_half_as_many_slots_again_as_where_it_begins():
+    begins_and_ends = [(0, 0), (1, 1), (2, 3), (3, 4), (4, 6)]
+    assert [(low, partition(low_watermark_slots=low).high_watermark_slots) for low in range(5)] == begins_and_ends
+    # Half of the slots is the most for it to begin, so that its end is inside of the partition.
+    largest = TINY.replace(partitions=(partition(low_watermark_slots=4),)).partitions[0]
+    assert largest.high_watermark_slots == 6 < largest.slots == 8
 
 
 def test_epochs_are_more_than_the_slots_of_every_partition():
