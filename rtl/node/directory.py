@@ -14,9 +14,10 @@ from kvnode.models.spec.enums import SWEEPER_KINDS, Kind, State, Status
 from kvnode.models.spec.messages import TraceFlag
 from kvnode.models.spec.timing import STATE_COMMIT_STAGE
 
-from ..layouts import STATE_BITS, STATUS_BITS, TRACE_STRUCT, Shapes, one_of
+from ..layouts import STATUS_BITS, TRACE_STRUCT, Shapes, one_of
 from ..memory import DelayLine
 from ..ownership import By, Owned
+from ..trace import TracePort
 from .block_table import BlockTable
 from .coherence import Coherence
 from .fill_table import FillTable
@@ -56,10 +57,6 @@ class Directory(wiring.Component):
         Owned("spare_*", By.NUMBER),
         Owned("evicting_*", By.NUMBER),
         Owned("result*", By.TAG, "result_owner"),
-        Owned("trace*", By.MANAGEMENT),
-        Owned("order", By.MANAGEMENT),
-        Owned("cycle", By.MANAGEMENT),
-        Owned("digest_trace", By.MANAGEMENT),
         Owned("epochs", By.ADDRESS),
         Owned("late_epochs", By.ADDRESS),
     )
@@ -328,14 +325,9 @@ class Directory(wiring.Component):
 
         # Stage 9: the answer, and the trace record.
         status = Signal(STATUS_BITS)
-        state_before = Signal(STATE_BITS)
         found = touched & (v8.granted | present & (state8.state != State.RETIRING))
         whole_length = after.length - op8.offset
-        filling = touched & (after.state == State.FILLING)
-        m.d.comb += [
-            status.eq(Mux(meets, coherence.status, op8.status)),
-            state_before.eq(Mux(touched, view.state, State.FREE)),
-        ]
+        m.d.comb += status.eq(Mux(meets, coherence.status, op8.status))
         run_length = Mux(op8.length == 0, whole_length, op8.length)
         is_read = op8.kind == Kind.READ
         result = self.result
@@ -355,46 +347,46 @@ class Directory(wiring.Component):
                 Mux(after.state == State.SEALED, after.length, Mux(after.state == State.FILLING, coherence.landed, 0))
             ),
         ]
-        order = Signal(64)
-        cycle = Signal(64)
-        trace = Signal(TRACE_STRUCT, name="trace_record")
-        digest_trace = Signal(config.digest_bits)
-        s8_digest = Signal(config.digest_bits)
-        m.d.sync += [
-            s8_digest.eq(s7_digest),
-            digest_trace.eq(s8_digest),
-            cycle.eq(cycle + 1),
-            self.trace_valid.eq(s8.valid),
-            order.eq(order + s8.valid),
-            trace.order.eq(order),
-            trace.cycle.eq(cycle),
-            trace.owner.eq(s8.owner),
-            trace.kind.eq(op8.kind),
-            trace.status.eq(status),
-            trace.state_before.eq(state_before),
-            trace.state_after.eq(Mux(touched, after.state, State.FREE)),
-            trace.partition.eq(s8.partition),
-            trace.group.eq(op8.group),
-            trace.klass.eq(op8.klass),
-            trace.flags.eq(
-                Mux(op8.by_handle, TraceFlag.BY_HANDLE, 0)
-                | Mux(op8.chain_first, TraceFlag.CHAIN_FIRST, 0)
-                | Mux(op8.whole, TraceFlag.WHOLE, 0)
-                | Mux(present & meets, TraceFlag.PRESENT, 0)
-            ),
-            trace.age.eq(Mux(touched, after.age, 0)),
-            trace.model_id.eq(op8.model_id),
-            trace.epoch.eq(Mux((op8.kind == Kind.ANSWER) | swept, 0, epochs[8])),
-            trace.slot.eq(op8.slot),
-            trace.generation.eq(op8.generation),
-            trace.offset.eq(op8.offset),
-            trace.length.eq(op8.length),
-            trace.block_slot.eq(Mux(touched, v8.slot, 0)),
-            trace.block_generation.eq(Mux(touched, after.generation, 0)),
-            trace.block_length.eq(Mux(touched, after.length, 0)),
-            trace.accepted.eq(Mux(filling, coherence.accepted, 0)),
-            trace.landed.eq(Mux(filling, coherence.landed, 0)),
-            trace.free_count.eq(v8.free_count),
+        m.submodules.trace_port = trace_port = TracePort()
+        record, s8_digest = trace_port.record, Signal(config.digest_bits, name="s8_digest")
+        flags = {
+            TraceFlag.BY_HANDLE: op8.by_handle,
+            TraceFlag.CHAIN_FIRST: op8.chain_first,
+            TraceFlag.WHOLE: op8.whole,
+            TraceFlag.PRESENT: present & meets,
+        }
+        m.d.sync += s8_digest.eq(s7_digest)
+        m.d.comb += [
+            trace_port.commit.eq(s8.valid),
+            self.trace_valid.eq(trace_port.valid),
+            self.trace.eq(trace_port.trace),
+            record.order.eq(trace_port.order),
+            record.cycle.eq(trace_port.cycle),
+            record.owner.eq(s8.owner),
+            record.partition.eq(s8.partition),
+            record.kind.eq(op8.kind),
+            record.status.eq(status),
+            record.flags.eq(Cat(flags[1 << bit] for bit in range(len(flags)))),
+            record.model_id.eq(op8.model_id),
+            record.group.eq(op8.group),
+            record.klass.eq(op8.klass),
+            record.epoch.eq(Mux((op8.kind == Kind.ANSWER) | swept, 0, epochs[8])),
+            record.slot.eq(op8.slot),
+            record.generation.eq(op8.generation),
+            record.offset.eq(op8.offset),
+            record.length.eq(op8.length),
+            record.digest.eq(s8_digest),
+            record.free_count.eq(v8.free_count),
         ]
-        m.d.comb += [self.trace.eq(trace), self.trace.digest.eq(digest_trace)]
+        with m.If(touched):
+            m.d.comb += [
+                record.state_before.eq(view.state),
+                record.state_after.eq(after.state),
+                record.age.eq(after.age),
+                record.block_slot.eq(v8.slot),
+                record.block_generation.eq(after.generation),
+                record.block_length.eq(after.length),
+            ]
+        with m.If(touched & (after.state == State.FILLING)):
+            m.d.comb += [record.accepted.eq(coherence.accepted), record.landed.eq(coherence.landed)]
         return m

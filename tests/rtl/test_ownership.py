@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kvnode.models.spec.config import preset
-from kvnode.rtl import elaborate, memory, stream, wheel
+from kvnode.rtl import elaborate, memory, stream, trace, wheel
 from kvnode.rtl.node import (
     block_table,
     directory,
@@ -30,6 +30,7 @@ COMPONENTS = {
     r"directory\.fills": fill_table.FillTable,
     r"directory\.free": partitions.FreeLists,
     r"directory\.digests": memory.DelayLine,
+    r"directory\.trace_port": trace.TracePort,
     r"store": store.Store,
     r"sweeper": sweeper.Sweeper,
     r"sweeper\.queues": partitions.RetireQueues,
