@@ -21,7 +21,16 @@ class TracePort(wiring.Component):
     OWNERSHIP = (Owned("*", By.MANAGEMENT),)
 
     def __init__(self):
-        super().__init__({"commit": In(1), "record": In(TRACE_STRUCT), "valid": Out(1), "trace": Out(TRACE_STRUCT)})
+        super().__init__(
+            {
+                "commit": In(1),
+                "order": Out(64),
+                "cycle": Out(64),
+                "record": In(TRACE_STRUCT),
+                "valid": Out(1),
+                "trace": Out(TRACE_STRUCT),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
