@@ -1,8 +1,8 @@
 """What every transport, and the client on it, must do: test classes that each implementation is put through.
 
-Subclass in a test module and give `make`; pytest finds the inherited tests.
+Subclass in a test module and give `make`, or a `transport` fixture; pytest finds the inherited tests.
 
-Used by: tests/sw_driver (golden), verif (RTL).
+Used by: tests/sw_driver (golden), verif.test_transports (RTL).
 """
 
 import random

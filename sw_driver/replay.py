@@ -21,12 +21,15 @@ Progress = Callable[[int, "Report"], None]
 
 
 class DataMismatch(Exception):
-    """A READ answered OK with bytes that are not the block's; the message says which block and where it differs."""
+    """A READ answered OK with bytes that are not the block's; the message names request, port, key and cycles."""
 
 
 @dataclass
 class Report:
-    """Figures of a replay. Counts of messages by (opcode, status), blocks and tokens; times in cycles and seconds."""
+    """Figures of a replay. Counts of messages by (opcode, status), blocks and tokens; times in cycles and seconds.
+
+    `latency`: cycles from a message's last beat to the first beat of its answer, of LOOKUPs and of READs that gave data.
+    """
 
     trace: str
     kind: str
@@ -175,7 +178,7 @@ class Replay:
         report = self.report
         batch, payload = self.expansion.match_batch(jobs).build()
         result = self._run(batch, payload)
-        self._note_latency("lookup", result, np.ones(len(batch), bool))
+        self._note_latency("lookup", result, batch["header"]["opcode"] == Opcode.LOOKUP)
         self.expansion.note_hits(jobs, result.results["header"]["count"].tolist())
         report.blocks_asked += sum(len(job.digests) for job in jobs)
         report.blocks_matched += sum(job.hits for job in jobs)
@@ -204,13 +207,11 @@ class Replay:
                 self.report.blocks_read += 1
                 self.report.bytes_checked += len(expected)
 
-    def _explain(
-        self, job: Job, digest: bytes, result: RunResult, index: int, found: bytes, expected: bytes
-    ) -> str:
+    def _explain(self, job: Job, digest: bytes, result: RunResult, index: int, found: bytes, expected: bytes) -> str:
         first = next((at for at, (a, b) in enumerate(zip(found, expected)) if a != b), min(len(found), len(expected)))
         row = result.results[index]
         return (
-            f"port {job.port}: READ of block {digest[::-1].hex()} (partition {job.partition}, model {job.model_id}, "
+            f"request {job.number}, port {job.port}: READ of block {digest[::-1].hex()} (partition {job.partition}, model {job.model_id}, "
             f"slot {int(row['header']['slot'])}) answered OK with {len(found)} bytes in cycles "
             f"{int(row['first_cycle'])} to {int(row['last_cycle'])}; byte {first} is the first that "
             f"differs. {self.transport.capture(int(row['last_cycle']))}"

@@ -60,12 +60,21 @@ class ReplayProgress:
         )
 
 
+#: Below the table, where there are latencies.
+LATENCY_NOTE = (
+    "Latency: from the last beat of a LOOKUP (of a READ) to the first beat of its answer, all ports at work. "
+    "Every request looks up its first block before it matches."
+)
+
+
 def print_report(report: Report, console: Console) -> None:
     """The final tables: operations, then figures."""
     data = report.to_dict()
     console.print(f"{data['trace']} on {data['on']} ({data['preset']})", highlight=False)
     console.print(_operations(data))
     console.print(_figures(data))
+    if data["latency_cycles"]["lookup"]:
+        console.print(LATENCY_NOTE)
 
 
 def _operations(data: dict[str, Any]) -> Table:
@@ -100,12 +109,12 @@ def _figures(data: dict[str, Any]) -> Table:
         percent = f"{bandwidth['read']:.1f} / {bandwidth['write']:.1f}"
         table.add_row("cycles", f"{data['cycles']:,}")
         table.add_row("bandwidth, % of the port limit, read / write", percent)
-        titles = {"lookup": "lookup latency (MATCH sent to answer)", "first_beat": "first-beat latency (READ)"}
+        titles = {"lookup": "lookup latency", "first_beat": "first-beat latency"}
         for name, title in titles.items():
             latency = data["latency_cycles"][name]
             if latency:
                 text = " / ".join(f"{latency[key]:,.0f}" for key in ("min", "median", "p99", "max"))
-                table.add_row(f"{title}, cycles: min / median / p99 / max", text)
+                table.add_row(f"{title}, cycles, min / median / p99 / max", text)
         table.add_row("simulated cycles per second", f"{data['cycles_per_second']:,.0f}")
     table.add_row("directory operations per second", f"{data['operations_per_second'] or 0:,.0f}")
     checked = data["lockstep"]["operations"]

@@ -1,9 +1,10 @@
 """From the requests of a trace to operations of the node, closed-loop on dependencies.
 
-A request becomes: MATCH of its floor(input / block tokens) digests, READ of the leading hits, then PUT_START, WRITE
-and PUT_END of the rest, tail first (`put_order`). The open tail of a prompt is never stored. Requests run in waves: a
-wave holds at most one request of a conversation, and its reads and writes are answered before the next wave's first
-MATCH, so that a read never overtakes the seal that it depends on.
+A request becomes: LOOKUP of its first block, whose time is a report's lookup latency; MATCH of its floor(input / block
+tokens) digests; READ of the leading hits; then PUT_START, WRITE and PUT_END of the rest, tail first (`put_order`). The
+open tail of a prompt is never stored. Requests run in waves: a wave holds at most one request of a conversation, and
+its reads and writes are answered before the next wave's first MATCH, so that a read never overtakes the seal that it
+depends on.
 
 Answers of the model (`decode`): where the trace names the blocks of later turns, these already are the answers' blocks,
 and the next turn writes them; so decode is off by default. It is on by default for traces without block ids,
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvnode.models.spec.config import NodeConfig
+from kvnode.models.spec.enums import Opcode
 from kvnode.models.workloads import Hits, Trace, assign_tenants, infinite_hits, lru_hits
 
 from .batch import BatchBuilder
@@ -182,9 +184,13 @@ class Expansion:
         return Job(number, partition, port, model_id, digests, decoded)
 
     def match_batch(self, jobs: list[Job]) -> BatchBuilder:
-        """Phase 1: every job's prefix, in as many MATCHes as it needs. No stop between them: `note_hits` does that."""
+        """Phase 1: every job's first block by itself, then its prefix in as many MATCHes as it needs. No stop between
+        them: `note_hits` does that.
+        """
         builder = BatchBuilder(self.config)
         for job in jobs:
+            for digest in job.digests[:1]:
+                builder.add(Opcode.LOOKUP, job.port, digest=digest, model_id=job.model_id)
             job.messages = builder.match(job.port, job.digests, model_id=job.model_id)
         return builder
 

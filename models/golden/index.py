@@ -4,13 +4,13 @@ from functools import lru_cache
 
 from ..spec.hashing import fold, place, tag_mix, whitening
 
-#: Keys whose place is kept at hand: a key is asked for, read or put, and asked for again.
-_PLACES = 1 << 16
+#: Keys whose place is kept at hand: a key is asked for, then read or put, and asked for again.
+_KEPT_PLACES = 1 << 16
 
 
-@lru_cache(_PLACES)
-def _halves(digest: int, whitener: int, seed: int) -> tuple[int, int]:
-    return place(fold(digest) ^ whitener, seed)
+@lru_cache(_KEPT_PLACES)
+def _halves(digest: int, model_id: int, group: int, epoch: int, seed: int) -> tuple[int, int]:
+    return place(fold(digest) ^ whitening(model_id, group, epoch), seed)
 
 
 class Index:
@@ -32,7 +32,7 @@ class Index:
 
     def place(self, digest: int, model_id: int, group: int, epoch: int) -> tuple[int, int]:
         """(first row, tag) of a key: the name of its candidate pair."""
-        left, right = _halves(digest, whitening(model_id, group, epoch), self.seed)
+        left, right = _halves(digest, model_id, group, epoch, self.seed)
         return right & self._row_mask, left & self._tag_mask
 
     def find(self, pair: tuple[int, int]) -> int | None:

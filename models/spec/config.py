@@ -283,7 +283,7 @@ PRESETS = {
         beat_bytes=32,
         block_bytes=4096,
         max_payload_bytes=4096,
-        partitions=_partitions(("large", (0, 3), 12, 256), ("left", (1,), 11, 128), ("right", (2,), 11, 128)),
+        partitions=_partitions(("large", (0, 3), 12, 128), ("left", (1,), 11, 64), ("right", (2,), 11, 64)),
     ),
     "wide": NodeConfig(
         name="wide",
@@ -292,7 +292,7 @@ PRESETS = {
         block_bytes=8192,
         max_payload_bytes=4096,
         partitions=_partitions(
-            ("large", (0, 2, 4, 6), 12, 64), ("middle", (1, 3), 11, 32), ("left", (5,), 10, 16), ("right", (7,), 10, 16)
+            ("large", (0, 2, 4, 6), 12, 128), ("middle", (1, 3), 11, 64), ("left", (5,), 10, 32), ("right", (7,), 10, 32)
         ),
         models=8,
         fill_rows=16,

@@ -6,6 +6,7 @@ Used by: messages and trace (here), batch (numpy), rtl.layouts (the bridge to ha
 import struct
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 #: Sizes that `struct` turns into numbers by itself; other fields pass as raw bytes.
 _STRUCT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -50,24 +51,31 @@ class Layout:
         self.size_bytes = offset_bytes
         sizes = {name: field.size_bytes for name, field in self.fields.items()}
         self._struct = struct.Struct("<" + "".join(_STRUCT_CODES.get(size, f"{size}s") for size in sizes.values()))
-        self._limits = {name: 1 << 8 * size for name, size in sizes.items()}
         self._raw = {name: size for name, size in sizes.items() if size not in _STRUCT_CODES}
-        self._zeros: dict[str, int | bytes] = {name: bytes(size) if name in self._raw else 0 for name, size in sizes.items()}
+        self._zeros = dict.fromkeys(self.fields, 0)
 
     def pack(self, **values: int) -> bytes:
         """Bytes of the layout; fields not named are zero.
 
         Raises ValueError for an unknown field or a value that does not fit, naming both.
         """
-        row = self._zeros.copy()
+        row: dict[str, Any] = self._zeros | values
+        try:
+            for name, size in self._raw.items():
+                row[name] = int(row[name]).to_bytes(size, "little")
+            return self._struct.pack(*row.values())
+        except (struct.error, OverflowError):
+            raise self._explain(values) from None
+
+    def _explain(self, values: dict[str, int]) -> ValueError:
+        """What was wrong with values that could not be packed."""
         for name, value in values.items():
-            limit = self._limits.get(name)
-            if limit is None:
-                raise ValueError(f"layout {self.name} has no field {name!r}; it has {', '.join(self.fields)}")
-            if not 0 <= value < limit:
-                raise ValueError(f"{self.name}.{name} = {value} does not fit in {self.fields[name].size_bytes} bytes")
-            row[name] = int(value).to_bytes(self._raw[name], "little") if name in self._raw else value
-        return self._struct.pack(*row.values())
+            field = self.fields.get(name)
+            if field is None:
+                return ValueError(f"layout {self.name} has no field {name!r}; it has {', '.join(self.fields)}")
+            if not 0 <= value < 1 << field.size_bits:
+                return ValueError(f"{self.name}.{name} = {value} does not fit in {field.size_bytes} bytes")
+        return ValueError(f"layout {self.name} cannot hold {values}")
 
     def unpack(self, data: bytes) -> dict[str, int]:
         """Field values of exactly `size_bytes` bytes; raises ValueError for any other length."""

@@ -8,7 +8,7 @@ CLASS_COUNT = 4
 #: Age of a block when its slot is granted, by class.
 AGE_ON_INSERT = (AGE_MAX, 0, 0, 0)
 #: Age of a block when it is found or read.
-AGE_ON_HIT = 1
+AGE_ON_HIT = 2
 
 
 def age_on_hit(age: int) -> int:

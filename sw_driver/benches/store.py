@@ -1,6 +1,7 @@
 """The store: payload beats per port and cycle, back to back, headers counted as loss."""
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -16,11 +17,13 @@ from . import Bench, Progress
 KIB = 1024
 SIZES_KIB = (2, 4, 16, 64, 256)
 QUICK_SIZES_KIB = (4, 64)
-#: Largest payload of a WRITE: every message costs its header and a wait for the port's turn.
-WRITE_PAYLOAD_BYTES = 32 * KIB
+#: Largest payload of a WRITE.
+WRITE_PAYLOAD_BYTES = 16 * KIB
 #: Beats that a port moves in a measurement.
 BEATS, QUICK_BEATS = 60_000, 12_000
 BLOCKS_PER_PORT = 2
+#: Blocks that a port has started before the one that it writes is whole.
+STARTED_AHEAD = 2
 READ_LIMITS = {4: ">= 0.992", 64: ">= 0.999"}
 
 
@@ -100,29 +103,51 @@ def _reads(transport: Transport, choice: list[list[int]], blocks: list[bytes], c
 
 
 def _both(transport: Transport, blocks: list[bytes], count: int) -> tuple[float, float]:
-    """All ports read and write at once. A port's link carries READ k, PUT_START k+2, the WRITEs of k, PUT_END k-1."""
+    """(reads, writes) with all ports reading and writing at once."""
     config = transport.config
     builder = BatchBuilder(config)
-    content = bytes(config.block_bytes)
-    step = config.max_payload_bytes
     for port in range(config.ports):
-        starts: list[int] = []
-        for number in range(count):
-            builder.read(port, blocks[port * BLOCKS_PER_PORT + number % BLOCKS_PER_PORT])
-            while len(starts) < min(count, number + 3):
-                digest = block_digest(1 + port, 0, len(starts))
-                starts.append(builder.add(Opcode.PUT_START, port, digest=digest, klass=3, length=config.block_bytes))
-            for offset in range(0, config.block_bytes, step):
-                builder.add(Opcode.WRITE, port, handle_from=starts[number], offset=offset, length=step,
-                            payload=content[:step])  # fmt: skip
-            if number:
-                builder.add(Opcode.PUT_END, port, handle_from=starts[number - 1])
-        builder.add(Opcode.PUT_END, port, handle_from=starts[-1])
+        _mix(builder, port, blocks[port * BLOCKS_PER_PORT : (port + 1) * BLOCKS_PER_PORT], count)
     batch, result = _run(transport, builder)
     ports = range(config.ports)
     return tuple(  # type: ignore[return-value]
         min(_rate(transport, batch, result, port, opcode) for port in ports) for opcode in (Opcode.READ, Opcode.WRITE)
     )
+
+
+def _mix(builder: BatchBuilder, port: int, blocks: list[bytes], count: int) -> None:
+    """What one port's link carries: READs of its blocks and whole PUTs of new ones, `count` of each. Between two WRITEs
+    of a block stands at most one other message, for a port collects one header while another waits for its turn.
+    """
+    block_bytes, step = builder.config.block_bytes, builder.config.max_payload_bytes
+    content = bytes(step)
+    starts: list[int] = []
+
+    def start() -> None:
+        digest = block_digest(1 + port, 0, len(starts))
+        starts.append(builder.add(Opcode.PUT_START, port, digest=digest, klass=3, length=block_bytes))
+
+    def others(number: int) -> Iterator[None]:
+        """Add what goes with the WRITEs of a block, one message at a time."""
+        if number:
+            builder.add(Opcode.PUT_END, port, handle_from=starts[number - 1])
+            yield
+        if len(starts) < count:
+            start()
+            yield
+        builder.read(port, blocks[number % len(blocks)])
+
+    for _ in range(STARTED_AHEAD):
+        start()
+    for number in range(count):
+        between = others(number)
+        for offset in range(0, block_bytes, step):
+            builder.add(Opcode.WRITE, port, handle_from=starts[number], offset=offset, length=step, payload=content)
+            if offset + step < block_bytes:
+                next(between, None)
+        for _ in between:
+            pass
+    builder.add(Opcode.PUT_END, port, handle_from=starts[-1])
 
 
 def _first_beat(transport: Transport, blocks: list[bytes]) -> int:

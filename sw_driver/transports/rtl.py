@@ -9,6 +9,7 @@ import numpy as np
 
 from kvnode.models.golden import Difference, Lockstep
 from kvnode.models.spec.config import NodeConfig
+from kvnode.models.spec.registers import MODEL_RETIRE_ADDRESS
 from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES
 from kvnode.verif.harness.build import BuildError
 from kvnode.verif.harness.harness import Harness, HarnessError, HarnessStall, RunError
@@ -16,14 +17,12 @@ from kvnode.verif.harness.harness import Harness, HarnessError, HarnessStall, Ru
 from ..errors import NodeError, TransportError
 from ..transport import Batch, RunResult, check_batch, check_patterns, cycle_bound
 
-#: Register of the write port: partition << 16 | model_id retires a model.
-MODEL_RETIRE_ADDRESS = 0
 #: Bytes of batches kept, so that the way to a difference can be repeated with waves.
 HISTORY_LIMIT_BYTES = 512 << 20
 #: Cycles shown before and after a difference.
 WAVES_BEFORE_CYCLES, WAVES_AFTER_CYCLES = 2_000, 100
 
-__all__ = ["MODEL_RETIRE_ADDRESS", "BuildError", "RtlTransport"]
+__all__ = ["BuildError", "RtlTransport"]
 
 Run = tuple[Batch, Any, dict[str, Any]]
 
@@ -38,7 +37,7 @@ class RtlTransport:
     `waves`: write cycles `window` (first, last) of the whole run to this VCD file; slower. `fault`: of tests only.
     `progress` is told the stages of building the model, which takes half a minute the first time and is then cached.
 
-    After a run that did not end, the node is stuck: later runs raise TransportError.
+    After a run that did not end, the node is stuck: later runs raise TransportError, until `reset`.
 
     Used by: sim, replay, benches, client.
     """
@@ -57,15 +56,20 @@ class RtlTransport:
         lockstep: bool = True,
         history_limit_bytes: int = HISTORY_LIMIT_BYTES,
     ):
-        self.config, self.boot_epoch, self._fault = config, boot_epoch, fault
+        self.config, self._fault = config, fault
         self.harness = Harness(config, fault, waves=True if waves else None, progress=progress)
         if waves:
             self.harness.waves(waves, *(window or (0, 1 << 62)))
+        self._with_lockstep, self._history_limit_bytes = lockstep, history_limit_bytes
+        self.reset(boot_epoch)
+
+    def reset(self, boot_epoch: int = 0) -> None:
+        """Forget everything: the node, its golden model, totals, and what a stuck run left behind."""
         self.harness.reset(boot_epoch)
-        self.lockstep = Lockstep(config, boot_epoch) if lockstep else None
+        self.boot_epoch = boot_epoch
+        self.lockstep = Lockstep(self.config, boot_epoch) if self._with_lockstep else None
         self._history: list[Run | tuple[int, int]] | None = []
-        self._history_bytes, self._history_limit_bytes = 0, history_limit_bytes
-        self._requests = 0
+        self._history_bytes = self._requests = 0
         self._stuck = False
 
     def __enter__(self) -> "RtlTransport":
@@ -93,7 +97,7 @@ class RtlTransport:
         check_batch(self.config, batch, len(payload))
         check_patterns(idle, backpressure)
         if self._stuck:
-            raise TransportError("the node did not answer an earlier run; open it anew")
+            raise TransportError("the node did not answer an earlier run; reset it")
         if max_cycles is None:
             max_cycles = cycle_bound(self.config, batch, idle, backpressure)
         options: dict[str, Any] = {"max_cycles": max_cycles, "idle": idle, "backpressure": backpressure, "seed": seed}

@@ -63,37 +63,35 @@ async def retire_queues_are_queues(dut):
     queues = [deque() for _ in parts]
     inside = [set() for _ in parts]
     await bench.start()
-    partition, stood, occupied, popped = 0, 0, 0, 0
+    partition, ready, popped, after_pop = 0, False, 0, 0
     for cycle in range(CYCLES):
-        bench.drive(retire__push=0)
+        upcoming = rng.randrange(len(parts)) if cycle % 60 < 40 else partition
         number = rng.randrange(len(parts))
         outside = sorted(set(range(parts[number].slots)) - inside[number])
         push = None
         if outside and rng.randrange(10) < (8, 2)[cycle // 200 % 2]:
             push = rng.choice(outside), rng.getrandbits(where_bits)
-            bench.drive(
-                retire__push=1, retire__push_partition=number, retire__push_slot=push[0], retire__push_where=push[1]
-            )
-        pop = stood >= 2 and occupied >= 1 and bool(rng.getrandbits(1))
-        bench.drive(retire__partition=partition, retire__pop=pop)
+            bench.drive(retire__push_partition=number, retire__push_slot=push[0], retire__push_where=push[1])
+        pop = ready and rng.randrange(4) > 0
+        bench.drive(
+            retire__upcoming=upcoming, retire__partition=partition, retire__pop=pop, retire__push=push is not None
+        )
         await bench.step()
         at = f"cycle {cycle}, partition {partition}"
-        if stood >= 2:
-            # An item is there in the second cycle after it was put in.
-            assert bench.get("retire__ready") == (occupied >= 1), at
-            if occupied >= 1:
-                assert (bench.get("retire__item_slot"), bench.get("retire__item_where")) == queues[partition][0], at
-        occupied = occupied + 1 if queues[partition] else 0
+        assert bench.get("retire__ready") == ready, at
+        if ready:
+            assert (bench.get("retire__item_slot"), bench.get("retire__item_where")) == queues[partition][0], at
+        # What was in at the start of this cycle is ready in the next, but for the one behind an item that leaves.
+        ready = bool(queues[upcoming]) and not (pop and partition == upcoming)
+        after_pop += pop and partition == upcoming and len(queues[upcoming]) > 1
         if pop:
             inside[partition].remove(queues[partition].popleft()[0])
-            popped, occupied = popped + 1, 0
+            popped += 1
         if push:
             queues[number].append(push)
             inside[number].add(push[0])
-        stood += 1
-        if pop and rng.getrandbits(1) or stood > 5 or rng.randrange(8) == 0:
-            partition, stood, occupied = rng.randrange(len(parts)), 0, 0
-    assert popped > CYCLES // 20
+        partition = upcoming
+    assert popped > CYCLES // 10 and after_pop > CYCLES // 100
 
 
 @pytest.mark.parametrize("config", ["tiny", "quad"])

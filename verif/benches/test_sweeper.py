@@ -1,4 +1,7 @@
-"""Sweeper: partitions in a fixed order whatever happens; holds delay the reaping of the slot held and nothing else."""
+"""Sweeper: partitions in a fixed order whatever happens; holds delay the reaping of the slot held and nothing else.
+
+Its own turns it always uses; those that a port leaves idle it takes for what is urgent.
+"""
 
 from collections import deque
 
@@ -31,13 +34,17 @@ async def one_step_in_each_turn(dut):
     queues, inside, owes = [deque() for _ in parts], [set() for _ in parts], [False] * len(parts)
     hands = {kind: [0] * len(parts) for kind in (Kind.VISIT, Kind.PATROL)}
     held = [[None] * HOLDS_PER_PORT for _ in range(config.ports)]
-    pending, turns = None, 0
-    counts = dict.fromkeys(("VISIT", "PATROL", "REAP", "RETIRE_MODEL", "delayed", "owed", "ignored"), 0)
+    pending, turns, popped = None, 0, [-2] * len(parts)
+    counts = dict.fromkeys(
+        ("VISIT", "PATROL", "REAP", "RETIRE_MODEL", "delayed", "owed", "ignored", "urgent", "idle"), 0
+    )
     await bench.start()
     for cycle in range(CYCLES):
-        taken = cycle % (config.ports + 1) == config.ports
-        low = rng.getrandbits(len(parts))
-        bench.drive(taken=taken, push=0, low=low)
+        turn = cycle % (config.ports + 1)
+        own = turn == config.ports
+        owner = config.partition_of_port[turns % config.ports if own else turn]
+        low = rng.getrandbits(len(parts)) if cycle % 400 < 200 else 0
+        bench.drive(push=0, low=low, next_turn=(cycle + 1) % (config.ports + 1))
         number = rng.randrange(len(parts))
         push = None
         outside = sorted(set(range(parts[number].slots)) - inside[number])
@@ -55,39 +62,47 @@ async def one_step_in_each_turn(dut):
         if not registers.busy and rng.randrange(30) == 0:
             address = MODEL_RETIRE_ADDRESS if rng.randrange(5) else rng.randrange(1 << 16)
             registers.queue.append((address, rng.randrange(len(parts) + 1) << 16 | rng.randrange(config.models + 1)))
+        queue = queues[owner]
+        mine = {slot for port, slots in enumerate(held) for slot in slots if config.partition_of_port[port] == owner}
+        # An item is there in the second cycle after it was put in, and in the second after the one before it left.
+        ready = bool(queue) and cycle - queue[0][2] >= 2 and popped[owner] != cycle - 1
+        owed = own and owes[owner]
+        if own and pending and pending[0] == owner and not owed:
+            expected = {"kind": Kind.RETIRE_MODEL, "model_id": pending[1]}
+        elif ready and queue[0][0] not in mine and not owed:
+            expected = {"kind": Kind.REAP, "slot": queue[0][0], "where": queue[0][1]}
+        else:
+            # The step of the patrol that a retired model costs comes before everything else.
+            kind = Kind.VISIT if low >> owner & 1 and not owed else Kind.PATROL
+            expected = {"kind": kind, "slot": hands[kind][owner]}
+            counts["delayed"] += ready
+            counts["owed"] += owed
+        valid = own or expected["kind"] in (Kind.REAP, Kind.VISIT)
+        taken = cycle > 0 and valid and (own or rng.getrandbits(1) == 1)
+        bench.drive(taken=taken)
         await bench.step()
         at = f"cycle {cycle}"
-        number = config.partition_of_port[turns % config.ports]
-        assert bench.get("partition") == number, at
-        if taken:
-            turns += 1
+        if cycle > 0:
+            assert bench.get("partition") == owner, at
+            assert bench.get("valid") == valid, at
+        if valid and cycle > 0:
             operation = operations.unpack(bench.get("operation"))
-            queue = queues[number]
-            # An item is there in the second cycle after it was put in.
-            ready = bool(queue) and cycle - queue[0][2] >= 2
-            mine = {
-                slot for port, slots in enumerate(held) for slot in slots if config.partition_of_port[port] == number
-            }
-            expected = None
-            if owes[number]:
-                # The step of the patrol that a retired model costs comes before everything else.
-                counts["owed"] += 1
-            elif pending and pending[0] == number:
-                expected, pending = {"kind": Kind.RETIRE_MODEL, "model_id": pending[1]}, None
-            elif ready and queue[0][0] not in mine:
-                slot, where, _ = queue.popleft()
-                inside[number].remove(slot)
-                expected = {"kind": Kind.REAP, "slot": slot, "where": where}
-            else:
-                counts["delayed"] += ready
-            if expected is None:
-                kind = Kind.VISIT if low >> number & 1 and not owes[number] else Kind.PATROL
-                expected = {"kind": kind, "slot": hands[kind][number]}
-                hands[kind][number] = (hands[kind][number] + 1) % parts[number].slots
-            owes[number] = expected["kind"] == Kind.RETIRE_MODEL
             found = {name: operation[name] for name in expected}
-            assert found == expected, f"{at}, partition {number}: {found}, expected {expected}"
-            counts[expected["kind"].name] += 1
+            assert found == expected, f"{at}, partition {owner}: {found}, expected {expected}"
+        counts["idle"] += not valid
+        if taken:
+            kind = expected["kind"]
+            counts[kind.name] += 1
+            counts["urgent"] += not own
+            if kind == Kind.RETIRE_MODEL:
+                pending = None
+            elif kind == Kind.REAP:
+                inside[owner].remove(queue.popleft()[0])
+                popped[owner] = cycle
+            else:
+                hands[kind][owner] = (hands[kind][owner] + 1) % parts[owner].slots
+            if own:
+                turns, owes[owner] = turns + 1, kind == Kind.RETIRE_MODEL
         if accepted:
             address, data = accepted.pop()
             if address == MODEL_RETIRE_ADDRESS and data >> 16 < len(parts) and data & 0xFFFF < config.models:

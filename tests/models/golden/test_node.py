@@ -541,8 +541,7 @@ def test_patrol_and_clock_each_have_a_position_of_their_own_and_go_round(node):
     assert (part.hand, part.patrol) == (1, 0)
 
 
-def test_patrol_ages_nothing_and_evicts_nothing_however_short_slots_are(make_node):
-    node = make_node(low=8)
+def test_patrol_ages_nothing_and_evicts_nothing_however_short_slots_are(node):
     put_and_leave(node, *range(16))
     assert (node.partitions[0].free_count, node.partitions[0].low) == (0, True)
     ages = [block.age for block in node.partitions[0].blocks]

@@ -38,8 +38,10 @@ class Block:
 
 
 class NodeMachine(RuleBasedStateMachine):
-    """`blocks` holds what can be found, by (partition, model, digest); `stale` what retired models left behind: for each
-    partition, by slot that the patrol has not met since, whether it holds a fill row. `patrol` is where that stands.
+    """`blocks` holds what can be found, by (partition, model, digest).
+
+    `stale` is what retired models left behind in each partition: by slot that the patrol has not met since, whether it
+    holds a fill row. `patrol` is where that stands.
     """
 
     make = None

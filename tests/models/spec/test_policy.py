@@ -27,7 +27,7 @@ def test_ages_are_those_of_the_decision():
 
 
 def test_hit_never_makes_a_block_older():
-    assert [age_on_hit(age) for age in range(4)] == [2, 2, 2, 3]
+    assert [age_on_hit(age) for age in range(4)] == [AGE_ON_HIT if age < AGE_ON_HIT else age for age in range(4)]
 
 
 @pytest.mark.parametrize("klass", [SYSTEM_PROMPT, NORMAL])

@@ -11,7 +11,7 @@ from kvnode.verif.agents.together import Together
 from kvnode.verif.benches.configs import config_of
 from kvnode.verif.runner import run_bench
 
-MODULE = "kvnode.verif.benches.test_port"
+MODULE = "kvnode.verif.benches.test_request_check"
 HEADERS = 6000
 BOOT_EPOCH = 5
 

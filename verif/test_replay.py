@@ -1,0 +1,118 @@
+"""Traces on the RTL: every operation in lockstep, every byte checked, and seeded faults that do not get through."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from kvnode.models.golden import Difference
+from kvnode.models.spec.config import preset
+from kvnode.models.workloads import find_trace, generate, read, traces_folder
+from kvnode.sw_driver import cli
+from kvnode.sw_driver.replay import DataMismatch, Replay
+from kvnode.sw_driver.transports.rtl import RtlTransport
+from kvnode.sw_driver.waves import transactions
+
+#: Traces by the beginning of their name, and the tokens of a block: sessions in groups of eight.
+TRACES = {"mooncake_conversation": None, "claude_code_v8": cli.SESSION_BLOCK_TOKENS, "agent": cli.SESSION_BLOCK_TOKENS}
+CYCLES_AROUND = re.compile(r"waveform of cycles (\d+) to (\d+): (\S+\.vcd)")
+
+
+@pytest.fixture(scope="module")
+def sim():
+    """One node of the preset sim, in lockstep."""
+    with RtlTransport(preset("sim")) as transport:
+        yield transport
+
+
+def real_trace(name, requests):
+    """The first requests of a real trace. Where it is missing, a run with `CI` set fails and any other skips."""
+    path = find_trace(name)
+    if path is None:
+        reason = f"no trace {name}* in {traces_folder()}; set KVNODE_TRACES to the folder of traces"
+        if os.environ.get("CI"):
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    return read(path, requests, block_tokens=TRACES[name])
+
+
+def replay(transport, trace, **options):
+    """Replay from reset; the report's own sums must fit together."""
+    transport.reset()
+    report = Replay(transport, trace, **options).run()
+    assert report.requests == len(trace)
+    assert report.lockstep_operations == transport.lockstep.operations >= sum(report.messages.values()) / 2
+    assert report.bytes_checked == report.blocks_read * transport.config.block_bytes
+    assert {status for opcode, status in report.messages if opcode == "READ"} <= {"OK"}
+    return report
+
+
+def test_generated_workload_differs_nowhere(sim):
+    report = replay(sim, generate(60))
+    figures = report.to_dict()
+    assert figures["lockstep"]["differences"] == figures["byte_errors"] == 0
+    assert report.blocks_read > 100
+    assert report.messages["LOOKUP", "HIT"] + report.messages["LOOKUP", "MISS"] == 60
+
+
+def test_generated_workload_under_idle_backpressure_and_retired_models(sim):
+    report = replay(sim, generate(40), idle=0.1, backpressure=0.3, retire_every=7)
+    assert report.models_retired == 5
+    assert report.blocks_read > 0
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_slice_of_a_real_trace_differs_nowhere(sim, name):
+    assert replay(sim, real_trace(name, 25)).blocks_asked > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TRACES)
+def test_thousand_requests_of_a_real_trace_differ_nowhere(sim, name):
+    assert replay(sim, real_trace(name, 1_000)).blocks_read > 0
+
+
+def test_waveform_of_a_replay_lists_all_of_its_messages(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    asked = ["sim", "--preset", "tiny", "--requests", "3", "--waves", "--window", "0:1000000", "--json"]
+    assert cli.main(asked) == 0
+    captured = capsys.readouterr()
+    assert "kvnode waves kvnode.vcd lists it" in " ".join(captured.err.split())
+    sent = {
+        opcode: sum(count for status, count in statuses.items() if status != "SKIPPED")
+        for opcode, statuses in json.loads(captured.out)["operations"].items()
+    }
+    listed = transactions(Path("kvnode.vcd"))
+    for opcode, count in sent.items():
+        assert sum(item.direction == "req" and item.what == opcode for item in listed) == count
+        assert sum(item.direction == "rsp" and item.what.endswith(f" {opcode}") for item in listed) == count
+    assert cli.main(["waves", "kvnode.vcd"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(listed) + 1
+
+
+@pytest.mark.parametrize("fault", ["transition", "watermark", "index_compare", "rotator"])
+def test_seeded_fault_is_named_and_its_cycles_are_written(fault, tmp_path):
+    # Built with waves from the start: one model serves the replay and the waveform.
+    options = {"fault": fault, "waves": tmp_path / "unused.vcd", "window": (0, 0)}
+    with RtlTransport(preset("tiny"), **options) as transport:
+        with pytest.raises((Difference, DataMismatch)) as caught:
+            for seed in range(5):
+                Replay(transport, generate(30, seed=seed), seed=seed).run()
+    message = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    first, last, path = CYCLES_AROUND.search(message).groups()
+    if fault == "rotator":
+        found = re.search(
+            r"request \d+, port [01]: READ of block [0-9a-f]{64} .* answered OK with \d+ bytes in cycles \d+ to (\d+); "
+            r"byte \d+ is the first that differs",
+            message,
+        )
+        cycle = int(found.group(1))
+    else:
+        assert isinstance(caught.value, Difference)
+        cycle = caught.value.record["cycle"]
+    assert int(first) <= cycle <= int(last)
+    shown = transactions(Path(path))
+    assert shown and min(item.cycle for item in shown) >= int(first)
+    assert any(abs(item.cycle - cycle) < 200 for item in shown)
