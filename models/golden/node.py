@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..spec.config import NodeConfig, preset
 from ..spec.enums import KIND_OF_OPCODE, Kind, Opcode, State, Status
 from ..spec.messages import HANDLE, REQUEST, RESPONSE, VERSION
-from ..spec.requests import check_request, match_digests, names_handle, payload_beats
+from ..spec.requests import check_request, match_digests, names_handle, payload_beats, whole_beats
 from .directory import GoldenDirectory, Operation, Result
 
 _KINDS: dict[int, Kind] = {int(opcode): kind for opcode, kind in KIND_OF_OPCODE.items()}
@@ -137,7 +137,7 @@ class GoldenNode(GoldenDirectory):
             length = fields["length"] or length - offset
             return length, store.read(result.slot, offset, length)
         if opcode == _WRITE and result.status == _OK:
-            store.write(result.slot, offset, payload[: fields["length"]])
+            store.write(result.slot, offset, whole_beats(self.config, payload)[: fields["length"]])
         return length, b""
 
     def operation_of(self, port: int, fields: dict[str, int]) -> Operation:

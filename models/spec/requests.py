@@ -84,12 +84,18 @@ def payload_beats(config: NodeConfig, size_bytes: int) -> int:
     return -(-size_bytes // config.beat_bytes)
 
 
+def whole_beats(config: NodeConfig, payload: bytes) -> bytes:
+    """The payload as a link carries it: its last beat filled up with zeroes."""
+    return payload + bytes(-len(payload) % config.beat_bytes)
+
+
 def match_digests(config: NodeConfig, length: int, payload: bytes) -> tuple[list[int], bool]:
     """(digests that a well-formed MATCH of `length` bytes looks up, whether its payload is as announced).
 
     A digest of more than `digest_bits` bits is looked up without the rest, and spoils the answer as a payload of
     another length does.
     """
+    payload = whole_beats(config, payload)
     end = min(len(payload), length) // 32 * 32
     words = [int.from_bytes(payload[at : at + 32], "little") for at in range(0, end, 32)]
     whole = payload_beats(config, len(payload)) == payload_beats(config, length)

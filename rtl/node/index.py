@@ -29,11 +29,11 @@ def fold(digest):
 
 
 def feistel_round(left, right, key):
-    """One round of `models.spec.hashing.place`; returns the new (left, right)."""
+    """One round of `models.spec.hashing.place`; returns the new left, the new right is the old left."""
     mixed = left.rotate_left(AND_ROTATIONS[0]) & left.rotate_left(AND_ROTATIONS[1])
     for rotation in XOR_ROTATIONS:
         mixed ^= left.rotate_left(rotation)
-    return right ^ mixed ^ key, left
+    return right ^ mixed ^ key
 
 
 def spread(word):
@@ -137,11 +137,14 @@ class Index(wiring.Component):
             masks[1].eq(masks[0]),
         ]
         m.d.sync += [later.eq(earlier) for earlier, later in zip(bases, bases[1:], strict=False)]
+        half = Signal(32, name="s1_left"), Signal(32, name="s1_right")
         whitened = spread(self.s1_folded ^ self.s1_whitening)
-        half = whitened[32:], whitened[:32]
+        m.d.comb += [half[0].eq(whitened[32:]), half[1].eq(whitened[:32])]
         for stage in range(2):
             for step in range(ROUNDS // 2):
-                half = feistel_round(*half, seeds[stage][32 * step : 32 * step + 32])
+                mixed = Signal(32, name=f"s{stage + 1}_round{step}")
+                m.d.comb += mixed.eq(feistel_round(*half, seeds[stage][32 * step : 32 * step + 32]))
+                half = mixed, half[0]
             m.d.sync += [left[stage].eq(half[0]), right[stage].eq(half[1])]
             half = left[stage], right[stage]
         s3_tag, s3_rows = left[1][:tag_bits], [Signal(row_bits, name=f"s3_row{t}") for t in range(2)]

@@ -350,14 +350,12 @@ def test_payload_that_is_not_whole_beats_counts_as_the_beats_it_takes(node, size
     assert name(answer) == ("OK" if size == 31 else "BAD_REQUEST")
 
 
-@pytest.mark.xfail(strict=True, reason="the golden node looks up no digest in the bytes that a link fills up to a beat")
 def test_digest_that_ends_in_a_beat_of_few_bytes_is_looked_up_as_the_link_carries_it(node):
     node.put(WRITER, 0, KEY, bytes(BEAT))
     answer = node.ask(WRITER, Opcode.MATCH, KEY.to_bytes(32, "little")[: BEAT + 1], length=32)
     assert (name(answer), answer.fields["count"]) == ("HIT", 1)
 
 
-@pytest.mark.xfail(strict=True, reason="the golden node leaves an earlier block's bytes where a link carries zeroes")
 def test_bytes_of_an_earlier_block_do_not_fill_up_a_beat(node):
     for number in range(8):
         assert name(node.put(FOREIGN, 0, key(number), b"\xff" * BEAT)) == "SEALED"
