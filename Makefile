@@ -32,7 +32,7 @@ bench: $(READY)  ## measure, and write the reports
 	$(BIN)/kvnode bench all
 
 docs: $(READY)  ## check the pages: every link and every path that they name
-	$(BIN)/pytest tests/test_docs.py
+	$(BIN)/pytest tests/test_docs.py tests/test_readme.py
 
 clean:  ## remove what was built; .venv stays
 	rm -rf build dist *.egg-info sim_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -28,7 +28,7 @@ class DataMismatch(Exception):
 class Report:
     """Figures of a replay. Counts of messages by (opcode, status), blocks and tokens; times in cycles and seconds.
 
-    `latency`: cycles from a message's last beat to the first beat of its answer, of LOOKUPs and of READs that gave data.
+    `latency`: cycles from a message's last beat to its answer's first, of LOOKUPs and of READs that gave data.
     """
 
     trace: str
@@ -211,8 +211,8 @@ class Replay:
         first = next((at for at, (a, b) in enumerate(zip(found, expected)) if a != b), min(len(found), len(expected)))
         row = result.results[index]
         return (
-            f"request {job.number}, port {job.port}: READ of block {digest[::-1].hex()} (partition {job.partition}, model {job.model_id}, "
-            f"slot {int(row['header']['slot'])}) answered OK with {len(found)} bytes in cycles "
+            f"request {job.number}, port {job.port}: READ of block {digest[::-1].hex()} (partition {job.partition}, "
+            f"model {job.model_id}, slot {int(row['header']['slot'])}) answered OK with {len(found)} bytes in cycles "
             f"{int(row['first_cycle'])} to {int(row['last_cycle'])}; byte {first} is the first that "
             f"differs. {self.transport.capture(int(row['last_cycle']))}"
         )

@@ -62,8 +62,8 @@ class ReplayProgress:
 
 #: Below the table, where there are latencies.
 LATENCY_NOTE = (
-    "Latency: from the last beat of a LOOKUP (of a READ) to the first beat of its answer, all ports at work. "
-    "Every request looks up its first block before it matches."
+    "Latency: from the last beat of a LOOKUP (of a READ) to the first beat of its answer, with all ports at work; "
+    "a READ also waits for the bytes of those before it."
 )
 
 
@@ -74,7 +74,7 @@ def print_report(report: Report, console: Console) -> None:
     console.print(_operations(data))
     console.print(_figures(data))
     if data["latency_cycles"]["lookup"]:
-        console.print(LATENCY_NOTE)
+        console.print(LATENCY_NOTE, highlight=False)
 
 
 def _operations(data: dict[str, Any]) -> Table:
@@ -114,7 +114,7 @@ def _figures(data: dict[str, Any]) -> Table:
             latency = data["latency_cycles"][name]
             if latency:
                 text = " / ".join(f"{latency[key]:,.0f}" for key in ("min", "median", "p99", "max"))
-                table.add_row(f"{title}, cycles, min / median / p99 / max", text)
+                table.add_row(f"{title}, min / median / p99 / max", f"{text} cycles")
         table.add_row("simulated cycles per second", f"{data['cycles_per_second']:,.0f}")
     table.add_row("directory operations per second", f"{data['operations_per_second'] or 0:,.0f}")
     checked = data["lockstep"]["operations"]

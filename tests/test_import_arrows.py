@@ -1,6 +1,6 @@
 """Who may import whom: the arrows of docs/map.md, read from the sources without running them.
 
-    spec <- golden <- cycle <- system;  spec <- rtl;  spec <- sw_driver;  verif may import all
+spec <- golden <- cycle <- system;  spec <- rtl;  spec <- sw_driver;  verif may import all
 """
 
 import ast
@@ -39,7 +39,9 @@ RULES = {
     "kvnode.models.config_yaml": Rule((SPEC,), ("yaml",)),
     RTL: Rule((SPEC,), ("amaranth",)),
     DRIVER: Rule((SPEC, WORKLOADS, "kvnode.models.config_yaml"), ANY),
-    f"{DRIVER}.transports": Rule((SPEC, WORKLOADS, DRIVER, GOLDEN, CYCLE, f"{VERIF}.harness", f"{VERIF}.benches.speed"), ANY),
+    f"{DRIVER}.transports": Rule(
+        (SPEC, WORKLOADS, DRIVER, GOLDEN, CYCLE, f"{VERIF}.harness", f"{VERIF}.benches.speed"), ANY
+    ),
     VERIF: Rule(("kvnode",), ANY),
 }
 

@@ -17,6 +17,10 @@ from kvnode.sw_driver.waves import transactions
 
 #: Traces by the beginning of their name, and the tokens of a block: sessions in groups of eight.
 TRACES = {"mooncake_conversation": None, "claude_code_v8": cli.SESSION_BLOCK_TOKENS, "agent": cli.SESSION_BLOCK_TOKENS}
+WRONG_BYTES = re.compile(
+    r"request \d+, port [01]: READ of block [0-9a-f]{64} .* answered OK with \d+ bytes in cycles \d+ to (\d+); "
+    r"byte \d+ is the first that differs"
+)
 CYCLES_AROUND = re.compile(r"waveform of cycles (\d+) to (\d+): (\S+\.vcd)")
 
 
@@ -95,20 +99,15 @@ def test_waveform_of_a_replay_lists_all_of_its_messages(monkeypatch, tmp_path, c
 @pytest.mark.parametrize("fault", ["transition", "watermark", "index_compare", "rotator"])
 def test_seeded_fault_is_named_and_its_cycles_are_written(fault, tmp_path):
     # Built with waves from the start: one model serves the replay and the waveform.
-    options = {"fault": fault, "waves": tmp_path / "unused.vcd", "window": (0, 0)}
-    with RtlTransport(preset("tiny"), **options) as transport:
+    unused = tmp_path / "unused.vcd"
+    with RtlTransport(preset("tiny"), fault=fault, waves=unused, window=(0, 0), optimise=False) as transport:
         with pytest.raises((Difference, DataMismatch)) as caught:
             for seed in range(5):
                 Replay(transport, generate(30, seed=seed), seed=seed).run()
     message = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
-    first, last, path = CYCLES_AROUND.search(message).groups()
+    first, last, path = CYCLES_AROUND.findall(message)[0]
     if fault == "rotator":
-        found = re.search(
-            r"request \d+, port [01]: READ of block [0-9a-f]{64} .* answered OK with \d+ bytes in cycles \d+ to (\d+); "
-            r"byte \d+ is the first that differs",
-            message,
-        )
-        cycle = int(found.group(1))
+        (cycle,) = map(int, WRONG_BYTES.findall(message))
     else:
         assert isinstance(caught.value, Difference)
         cycle = caught.value.record["cycle"]

@@ -12,7 +12,7 @@ from kvnode.sw_driver.transports.rtl import RtlTransport
 @pytest.fixture(scope="module")
 def nodes():
     """One node for each configuration."""
-    opened = {}
+    opened: dict[str, RtlTransport] = {}
     yield opened
     for transport in opened.values():
         transport.close()

@@ -184,17 +184,21 @@ class GoldenNode(GoldenDirectory):
         MATCH's.
         """
         answer = self._blank_response.copy()
-        answer["status"], answer["opcode"], answer["tag"], answer["count"] = status, fields["opcode"], fields["tag"], count
-        if result is not None and (
-            result.present and result.state_before != _RETIRING or status == _GRANTED
-        ):
+        answer["status"], answer["opcode"], answer["tag"], answer["count"] = (
+            status,
+            fields["opcode"],
+            fields["tag"],
+            count,
+        )
+        if result is not None and (result.present and result.state_before != _RETIRING or status == _GRANTED):
             sealed = result.state_after == _SEALED
             answer["slot"], answer["generation"], answer["length"] = result.slot, result.generation, length
             answer["watermark"] = (result.length if sealed else result.landed) * self.config.beat_bytes
         return Answer(status, answer, data)
 
     def sweep(self, partition: int) -> int:
-        """Let the sweeper work in a partition until slots are above the low watermark; returns its operations.
+        """Let the sweeper work in a partition until there are slots enough (the high watermark); returns its
+        operations.
 
         Ends after four rounds of the clock at the latest: by then every age has run out.
         """

@@ -32,7 +32,8 @@ def _check(condition: bool, key: str, value: object, rule: str) -> None:
 class PartitionConfig:
     """One tenant: the ports it owns, its slots (a power of two), and when its sweeper starts to evict.
 
-    `low_watermark_slots`: blocks are evicted while fewer slots than this are free. `seed`: SEED_BITS secret bits that
+    `low_watermark_slots`: eviction begins when fewer slots than this are free or retiring, and ends at
+    `high_watermark_slots`. `seed`: SEED_BITS secret bits that
     place keys in the index.
     """
 
@@ -292,7 +293,10 @@ PRESETS = {
         block_bytes=8192,
         max_payload_bytes=4096,
         partitions=_partitions(
-            ("large", (0, 2, 4, 6), 12, 128), ("middle", (1, 3), 11, 64), ("left", (5,), 10, 32), ("right", (7,), 10, 32)
+            ("large", (0, 2, 4, 6), 12, 128),
+            ("middle", (1, 3), 11, 64),
+            ("left", (5,), 10, 32),
+            ("right", (7,), 10, 32),
         ),
         models=8,
         fill_rows=16,

@@ -4,12 +4,8 @@ Used by: messages and trace (here), batch (numpy), rtl.layouts (the bridge to ha
 """
 
 import struct
-import struct
 from dataclasses import dataclass
 from typing import Any
-
-#: Sizes that `struct` turns into numbers by itself; other fields pass as raw bytes.
-_STRUCT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 #: Sizes that `struct` turns into numbers by itself; other fields pass as raw bytes.
 _STRUCT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}

@@ -12,7 +12,7 @@ AGE_ON_HIT = 2
 
 
 def age_on_hit(age: int) -> int:
-    """Age of a sealed block after a MATCH or a READ found it; never less than before."""
+    """Age of a sealed block after a LOOKUP, a MATCH or a READ found it; never less than before."""
     return max(age, AGE_ON_HIT)
 
 

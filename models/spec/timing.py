@@ -13,7 +13,7 @@ DIRECTORY_LATENCY_CYCLES = STATE_COMMIT_STAGE + 1
 #: where the state commits and granted where the index commits.
 FILL_ROW_RELEASE_CYCLES = STATE_COMMIT_STAGE - INDEX_COMMIT_STAGE + 1
 
-#: Cycles from the issue of a beat's read to the beat at the head of the port's data FIFO.
+#: Cycles from the issue of a beat's read until its place in the port's data FIFO can be given to another, at best.
 STORE_READ_CYCLES = 5
 
 

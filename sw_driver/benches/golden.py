@@ -32,8 +32,8 @@ class _Timed:
 
 
 def run(config: NodeConfig | None, quick: bool, progress: Progress) -> Bench:
-    """Replays the built-in workload (MATCH, READ and whole PUTs of blocks with contents), each time with other keys, and
-    takes the best of 3.
+    """Replays the built-in workload (MATCH, READ and whole PUTs of blocks with contents) and takes the best of 3, each
+    with keys of its own.
 
     Timed is the transport, from messages to answers, in seconds of processor time: what else the machine does is no
     part of the figure, nor is the making of messages and the checking of contents.

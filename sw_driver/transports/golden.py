@@ -106,7 +106,8 @@ class GoldenTransport:
                     continue
                 handle = node.handle_of(source).to_bytes(_DIGEST_BYTES, "little")
                 header = header[:_DIGEST_BYTE] + handle + header[_DIGEST_BYTE + _DIGEST_BYTES :]
-            answers.append(node.request(port, header, bytes(payload[offset : offset + payload_bytes])))
+            data = bytes(payload[offset : offset + payload_bytes]) if payload_bytes else b""
+            answers.append(node.request(port, header, data))
         return answers
 
 

@@ -34,7 +34,8 @@ class RtlTransport:
     waves, and the cycles around the error are written to a file, which a note of the exception names. Beyond 512 MiB of
     batches the note says which cycles to ask for instead (`waves`, `window`).
 
-    `waves`: write cycles `window` (first, last) of the whole run to this VCD file; slower. `fault`: of tests only.
+    `waves`: write cycles `window` (first, last) of the whole run to this VCD file; slower. `fault`,
+    `optimise`: of tests, which do not run for long.
     `progress` is told the stages of building the model, which takes half a minute the first time and is then cached.
 
     After a run that did not end, the node is stuck: later runs raise TransportError, until `reset`.
@@ -53,11 +54,12 @@ class RtlTransport:
         waves: str | Path | None = None,
         window: tuple[int, int] | None = None,
         fault: str | None = None,
+        optimise: bool = True,
         lockstep: bool = True,
         history_limit_bytes: int = HISTORY_LIMIT_BYTES,
     ):
-        self.config, self._fault = config, fault
-        self.harness = Harness(config, fault, waves=True if waves else None, progress=progress)
+        self.config, self._fault, self._optimise = config, fault, optimise
+        self.harness = Harness(config, fault, waves=True if waves else None, optimise=optimise, progress=progress)
         if waves:
             self.harness.waves(waves, *(window or (0, 1 << 62)))
         self._with_lockstep, self._history_limit_bytes = lockstep, history_limit_bytes
@@ -140,7 +142,7 @@ class RtlTransport:
         if self._history is None:
             return f"too much was run to repeat it: run again with --waves --window {first}:{last}"
         path = Path(tempfile.mkdtemp(prefix="kvnode-")) / "difference.vcd"
-        with Harness(self.config, self._fault, waves=True) as harness:
+        with Harness(self.config, self._fault, waves=True, optimise=self._optimise) as harness:
             harness.waves(path, first, last)
             harness.reset(self.boot_epoch)
             try:

@@ -1,6 +1,5 @@
-"""The golden transport under the contract, and its short cut against the node's own way."""
+"""The golden transport under the contract, and what it counts."""
 
-import numpy as np
 import pytest
 
 from kvnode.models.golden import GoldenNode
@@ -39,20 +38,6 @@ class TestMessagesOnWide(_Golden, contract.MessageContract):
     PRESET = "wide"
 
 
-@pytest.mark.parametrize("name", ["tiny", "sim"])
-def test_direct_way_answers_as_the_node_does(name, monkeypatch):
-    config = preset(name)
-    suite = contract.MessageContract()
-    rng = contract.random.Random(2)
-    batch, payload = suite._batch([suite._random(config, rng) for _ in range(1_500)])
-    quick = golden.GoldenTransport(config, 3).run(batch, payload)
-    assert golden._plain(config, 3, batch).sum() > 300
-    monkeypatch.setattr(golden, "_plain", lambda config, boot_epoch, batch: np.zeros(len(batch), bool))
-    careful = golden.GoldenTransport(config, 3).run(batch, payload)
-    assert quick.results.tobytes() == careful.results.tobytes()
-    assert bytes(quick.data) == bytes(careful.data)
-
-
 def test_answers_are_those_of_a_node_of_its_own():
     config = preset("tiny")
     suite = contract.MessageContract()
@@ -74,6 +59,19 @@ def test_statistics_count_what_was_run():
         statistics = transport.statistics()
     assert statistics["operations"] == {"PUT_START": 1, "WRITE": 1, "LAND": 1, "PUT_END": 1}
     assert statistics["occupancy"]["SEALED"] == 1
+
+
+def test_operations_of_the_sweeper_are_counted_with_those_of_the_messages():
+    config = preset("tiny")
+    with open_transport("golden", config) as transport:
+        builder = contract.BatchBuilder(config)
+        port = config.partitions[0].ports[0]
+        # One payload each: 4 operations; 8 slots, of which 2 are kept free.
+        builder.puts(port, [(contract.digest_of(config, n), bytes(64)) for n in range(20)], rows=1)
+        result = transport.run(*builder.build())
+        operations = transport.statistics()["operations"]
+    assert result.operation_count == sum(operations.values())
+    assert operations["REAP"] >= 12 and operations["VISIT"] >= operations["REAP"]
 
 
 def test_unknown_transport_is_named():
