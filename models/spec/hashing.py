@@ -47,7 +47,7 @@ def place(folded: int, seed: int) -> tuple[int, int]:
     for _ in range(ROUNDS):
         # The left half twice in a row: its rotation by n is a shift by 32 - n.
         doubled = left << 32 | left
-        mixed = (doubled >> 31 & doubled >> 24) ^ doubled >> 30 ^ doubled >> 19 ^ right ^ seed
+        mixed = (doubled >> 31 & doubled >> 24) ^ doubled >> 30 ^ doubled >> 19 ^ right ^ seed & 0xFFFFFFFF
         left, right = mixed & 0xFFFFFFFF, left
         seed >>= 32
     return left, right
