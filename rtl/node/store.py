@@ -11,23 +11,12 @@ from ..memory import Ram
 from ..ownership import By, Owned
 
 
-def rotate(values, count):
-    """Values in a new order, `result[b] = values[(b - count) mod N]`: a log shifter of 2:1 stages."""
+def rotate(values, count, back=False):
+    """Values in a new order, a log shifter of 2:1 stages: `result[b] = values[(b - count) mod N]`, `back` undoes it."""
     for bit in range(len(count)):
-        step = 1 << bit
+        step = -(1 << bit) if back else 1 << bit
         values = [
             Mux(count[bit], values[(position - step) % len(values)], values[position])
-            for position in range(len(values))
-        ]
-    return values
-
-
-def rotate_back(values, count):
-    """The inverse: `result[p] = values[(p + count) mod N]`."""
-    for bit in range(len(count)):
-        step = 1 << bit
-        values = [
-            Mux(count[bit], values[(position + step) % len(values)], values[position])
             for position in range(len(values))
         ]
     return values
@@ -106,7 +95,7 @@ class Store(wiring.Component):
         # And back to the ports, each behind its own valid.
         valid_at_bank = registered(list(self.read_valid), "valid_at_bank")
         valid_read = registered(valid_at_bank, "valid_read")
-        for port, value in enumerate(rotate_back(data, bank_turn)):
+        for port, value in enumerate(rotate(data, bank_turn, back=True)):
             m.d.sync += [
                 self.data_valid[port].eq(valid_read[port]),
                 self.read_data[port].eq(Mux(valid_read[port], value, 0)),
