@@ -75,6 +75,8 @@ class Lockstep:
         self.operations = 0
         self._last: deque[tuple[Any, ...]] = deque(maxlen=8)
         self._cycle = -1
+        #: Partitions that owe a step of their patrol: an epoch must not return before the patrol was everywhere.
+        self._owed: set[int] = set()
 
     def check(self, records: Any) -> None:
         """Step the golden node with records (TRACE_DTYPE) in commit order."""
@@ -105,6 +107,12 @@ class Lockstep:
             self._fail(row, f"the sweeper visits slot {slot}, its hand is at {part.hand}")
         if kind == Kind.PATROL and slot != part.patrol:
             self._fail(row, f"the sweeper patrols slot {slot}, its patrol is at {part.patrol}")
+        if kind == Kind.RETIRE_MODEL and partition in self._owed:
+            self._fail(row, "a second model is retired before the patrol has made the step that the first one owes")
+        if kind == Kind.RETIRE_MODEL:
+            self._owed.add(partition)
+        elif kind == Kind.PATROL:
+            self._owed.discard(partition)
         if kind == Kind.REAP and (not part.retire_queue or slot != part.retire_queue[0]):
             self._fail(row, f"the sweeper reaps slot {slot}, retiring are {list(part.retire_queue)[:4]}")
         if slot >= part.slots:

@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from kvnode.models.golden import Difference, Lockstep
+from kvnode.models.golden import Difference, GoldenNode, Lockstep
 from kvnode.models.golden.node import Operation
+from kvnode.models.spec.batch import TRACE_DTYPE
 from kvnode.models.spec.enums import Kind, Opcode, State, Status
 from kvnode.models.spec.messages import TraceFlag
 from kvnode.models.spec.policy import AGE_ON_HIT, AGE_ON_INSERT
@@ -267,3 +268,16 @@ def test_several_differences_are_all_named(trace):
     at = first(records, Kind.LAND)
     records["landed"][at], records["age"][at] = 1, 2
     assert caught(trace).reason == f"landed is 1 in RTL, 2 in golden; age is 2 in RTL, {AGE_ON_INSERT[1]} in golden"
+
+
+def test_second_retirement_without_a_patrol_between_is_caught():
+    node = GoldenNode("tiny")
+    steps = [Operation(2, Kind.RETIRE_MODEL, 0, model_id=model) for model in (0, 1)]
+    records = np.zeros(2, TRACE_DTYPE)
+    for number, (record, step) in enumerate(zip(records, steps)):
+        result = node.operate(step)
+        record["order"], record["cycle"], record["owner"], record["kind"] = number, 10 * number, 2, Kind.RETIRE_MODEL
+        record["model_id"], record["epoch"], record["free_count"] = step.model_id, result.epoch, result.free_count
+    Lockstep(node.config).check(records[:1])
+    with pytest.raises(Difference, match="before the patrol has made the step"):
+        Lockstep(node.config).check(records)
