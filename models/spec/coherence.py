@@ -8,6 +8,7 @@ Used by: golden.node, rtl.node.coherence, verif.
 """
 
 import enum
+from collections.abc import Callable
 from typing import NamedTuple
 
 from .enums import SWEEPER_KINDS, Kind, State, Status
@@ -133,49 +134,83 @@ class View(NamedTuple):
     low: bool
 
 
-def classify(kind: Kind, v: View) -> Event:
-    """The event that an operation of `kind` is for the block it sees; every kind but ANSWER and RETIRE_MODEL."""
-    filling = v.present and v.state == State.FILLING
-    if kind == Kind.PUT_START:
-        return Event.START if v.present else Event.ADMIT if v.room else Event.CROWDED
-    if kind == Kind.LOOKUP:
-        return Event.FIND
-    if kind == Kind.MATCH:
-        return Event.FIND if v.chained else Event.FIND_SKIPPED
-    if kind == Kind.READ:
-        if not v.present or v.state == State.RETIRING:
-            return Event.FETCH
-        end = v.offset + v.length if v.length else v.block_length
-        if end > v.block_length or v.offset >= end:
-            return Event.FETCH_BEYOND
-        if filling and not (v.owner and end <= v.landed):
-            return Event.FETCH_EARLY
+def _filling(v: View) -> bool:
+    return v.present and v.state == State.FILLING
+
+
+def _read(v: View) -> Event:
+    if not v.present or v.state == State.RETIRING:
         return Event.FETCH
-    if kind == Kind.WRITE:
-        if filling and not v.owner:
-            return Event.APPEND_FOREIGN
-        if filling and (v.offset != v.accepted or v.offset + v.length > v.block_length):
-            return Event.APPEND_ELSEWHERE
+    end = v.offset + v.length if v.length else v.block_length
+    if end > v.block_length or v.offset >= end:
+        return Event.FETCH_BEYOND
+    if v.state == State.FILLING and not (v.owner and end <= v.landed):
+        return Event.FETCH_EARLY
+    return Event.FETCH
+
+
+def _write(v: View) -> Event:
+    if not _filling(v):
         return Event.APPEND
-    if kind == Kind.LAND:
-        return Event.LAND_BROKEN if not v.whole else Event.LAND if v.offset == v.landed else Event.LAND_GAP
-    if kind == Kind.PUT_END:
-        if filling and not v.owner:
-            return Event.FINISH_FOREIGN
-        return Event.FINISH_SHORT if filling and v.landed != v.block_length else Event.FINISH
-    if kind == Kind.PUT_REVOKE:
-        return Event.REVOKE_FOREIGN if filling and not v.owner else Event.REVOKE
-    if kind == Kind.DROP:
-        return Event.DROP
-    if kind in (Kind.VISIT, Kind.PATROL):
-        if v.state in (State.FILLING, State.SEALED) and v.stale:
-            return Event.EVICT
-        if kind == Kind.VISIT and v.state == State.SEALED and v.low:
-            return Event.EVICT if visit(v.age, v.klass)[0] else Event.AGE
-        return Event.KEEP
-    if kind == Kind.REAP:
-        return Event.REAP
-    raise ValueError(f"{kind!r} does not meet a block")
+    if not v.owner:
+        return Event.APPEND_FOREIGN
+    in_order = v.offset == v.accepted and v.offset + v.length <= v.block_length
+    return Event.APPEND if in_order else Event.APPEND_ELSEWHERE
+
+
+def _land(v: View) -> Event:
+    if not v.whole:
+        return Event.LAND_BROKEN
+    return Event.LAND if v.offset == v.landed else Event.LAND_GAP
+
+
+def _put_end(v: View) -> Event:
+    if not _filling(v):
+        return Event.FINISH
+    if not v.owner:
+        return Event.FINISH_FOREIGN
+    return Event.FINISH if v.landed == v.block_length else Event.FINISH_SHORT
+
+
+def _patrol(v: View) -> Event:
+    return Event.EVICT if v.stale and v.state in (State.FILLING, State.SEALED) else Event.KEEP
+
+
+def _visit(v: View) -> Event:
+    if v.low and v.state == State.SEALED and not v.stale:
+        return Event.EVICT if visit(v.age, v.klass)[0] else Event.AGE
+    return _patrol(v)
+
+
+#: What each kind of operation is for the block it sees; ANSWER and RETIRE_MODEL meet none.
+_EVENT_OF: dict[Kind, Callable[[View], Event]] = {
+    Kind.LOOKUP: lambda v: Event.FIND,
+    Kind.MATCH: lambda v: Event.FIND if v.chained else Event.FIND_SKIPPED,
+    Kind.READ: _read,
+    Kind.PUT_START: lambda v: Event.START if v.present else Event.ADMIT if v.room else Event.CROWDED,
+    Kind.WRITE: _write,
+    Kind.LAND: _land,
+    Kind.PUT_END: _put_end,
+    Kind.PUT_REVOKE: lambda v: Event.REVOKE_FOREIGN if _filling(v) and not v.owner else Event.REVOKE,
+    Kind.DROP: lambda v: Event.DROP,
+    Kind.VISIT: _visit,
+    Kind.PATROL: _patrol,
+    Kind.REAP: lambda v: Event.REAP,
+}
+
+#: The same by number: members of enumerations are slow keys.
+_EVENT_BY_NUMBER = [_EVENT_OF.get(kind) for kind in Kind]
+
+
+def classify(kind: Kind, v: View) -> Event:
+    """The event that an operation of `kind` is for the block it sees.
+
+    Raises ValueError for a kind that meets no block.
+    """
+    event_of = _EVENT_BY_NUMBER[kind]
+    if event_of is None:
+        raise ValueError(f"{kind!r} does not meet a block")
+    return event_of(v)
 
 
 class Outcome(NamedTuple):
@@ -189,27 +224,40 @@ class Outcome(NamedTuple):
     age: int
 
 
+def _land_at(v: View) -> tuple[int, int, int]:
+    landed = v.landed + v.length
+    return max(v.accepted, landed), landed, v.age
+
+
+#: (state met, event) -> (accepted, landed, age) afterwards; all other pairs leave them as they are.
+_EFFECTS: dict[tuple[State, Event], Callable[[View], tuple[int, int, int]]] = {
+    (State.FREE, Event.ADMIT): lambda v: (0, 0, AGE_ON_INSERT[v.klass]),
+    (State.FILLING, Event.APPEND): lambda v: (v.accepted + v.length, v.landed, v.age),
+    (State.FILLING, Event.LAND): _land_at,
+    (State.FILLING, Event.LAND_GAP): lambda v: (v.landed, v.landed, v.age),
+    (State.FILLING, Event.LAND_BROKEN): lambda v: (v.landed, v.landed, v.age),
+    (State.SEALED, Event.FIND): lambda v: (v.accepted, v.landed, age_on_hit(v.age)),
+    (State.SEALED, Event.FETCH): lambda v: (v.accepted, v.landed, age_on_hit(v.age)),
+    (State.SEALED, Event.AGE): lambda v: (v.accepted, v.landed, visit(v.age, v.klass)[1]),
+}
+
+
+#: TRANSITIONS and effects by `state << 5 | event`.
+_STEPS = {state << 5 | event: (*result, _EFFECTS.get((state, event))) for (state, event), result in TRANSITIONS.items()}
+
+
 def decide(kind: Kind, by_handle: bool, v: View) -> Outcome:
-    """Apply the table to what the operation sees. A handle that reaches no block answers STALE_HANDLE."""
+    """Apply the table to what the operation sees. A handle that reaches no block answers STALE_HANDLE.
+
+    An operation whose key or handle reaches no block meets state FREE and, unless it admits one, changes nothing.
+    """
     if by_handle and not v.present:
         return Outcome(Event.ANSWER, v.state, Status.STALE_HANDLE, v.accepted, v.landed, v.age)
     event = classify(kind, v)
-    met = v.state if v.present or kind in SWEEPER_KINDS else State.FREE
-    state, status = TRANSITIONS[met, event]
-    accepted, landed, age = v.accepted, v.landed, v.age
-    if event == Event.ADMIT:
-        accepted, landed, age = 0, 0, AGE_ON_INSERT[v.klass]
-    elif event == Event.APPEND and status == Status.OK:
-        accepted += v.length
-    elif event == Event.LAND:
-        landed += v.length
-        accepted = max(accepted, landed)
-    elif event in (Event.LAND_GAP, Event.LAND_BROKEN):
-        accepted = landed
-    elif met == State.SEALED and event in (Event.FIND, Event.FETCH):
-        age = age_on_hit(age)
-    elif event == Event.AGE:
-        age = visit(age, v.klass)[1]
-    if not (v.present or event == Event.ADMIT or kind in SWEEPER_KINDS):
+    reached = v.present or kind in SWEEPER_KINDS
+    met = v.state if reached else State.FREE
+    state, status, effect = _STEPS[met << 5 | event]
+    accepted, landed, age = effect(v) if effect else (v.accepted, v.landed, v.age)
+    if not reached and state == State.FREE:
         state = v.state
     return Outcome(event, state, status, accepted, landed, age)

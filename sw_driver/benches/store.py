@@ -17,8 +17,9 @@ from . import Bench, Progress
 KIB = 1024
 SIZES_KIB = (2, 4, 16, 64, 256)
 QUICK_SIZES_KIB = (4, 64)
-#: Largest payload of a WRITE.
-WRITE_PAYLOAD_BYTES = 16 * KIB
+#: Payload of a WRITE: this, but at most so many WRITEs to a block. Their answers wait behind the bytes of a READ, and a
+#: port that holds as many answers as it can takes no more requests.
+WRITE_PAYLOAD_BYTES, WRITES_PER_BLOCK = 16 * KIB, 8
 #: Beats that a port moves in a measurement.
 BEATS, QUICK_BEATS = 60_000, 12_000
 BLOCKS_PER_PORT = 2
@@ -71,7 +72,7 @@ def variant(config: NodeConfig, block_bytes: int) -> NodeConfig:
         config,
         name=f"{config.name}-{block_bytes // KIB}KiB",
         block_bytes=block_bytes,
-        max_payload_bytes=min(block_bytes, WRITE_PAYLOAD_BYTES),
+        max_payload_bytes=min(block_bytes, max(WRITE_PAYLOAD_BYTES, block_bytes // WRITES_PER_BLOCK)),
         partitions=(everything,),
         fill_rows=8 * config.ports,
     )

@@ -1,0 +1,249 @@
+"""Responder: in every cycle the beat that has to come next, or nothing, and a credit for every free place of the queue."""
+
+from collections import deque
+from dataclasses import dataclass
+
+import pytest
+
+from kvnode.models.spec.enums import Status
+from kvnode.models.spec.messages import RESPONSE, VERSION
+from kvnode.models.spec.timing import data_fifo_depth
+from kvnode.rtl.layouts import Shapes
+from kvnode.rtl.node.responder import DEPTH, Responder, answer_layout, landed_layout
+from kvnode.verif.agents.bench import Bench, bench_test
+from kvnode.verif.agents.fields import Fields
+from kvnode.verif.agents.stream import Sink, pattern
+from kvnode.verif.agents.together import Together
+from kvnode.verif.benches.configs import config_of
+from kvnode.verif.runner import run_bench
+
+MODULE = "kvnode.verif.benches.test_responder"
+CYCLES = 4000
+DRAIN_CYCLES = 20_000
+HOLD_CYCLES = 100
+#: From the issue of a beat to its data.
+READ_CYCLES = 3
+#: Beats of 8, 16, 32 and 64 bytes: headers of four, two and one beat, and one that does not fill its beat.
+CONFIGS = ("quad", "tiny", "sim", "wide")
+#: Backpressure of the response stream, and what holds back answers, ends of WRITEs, and turns of the banks.
+SWEEP = [("none", "none"), ("none", "half"), ("half", "none"), ("alternate", "alternate"), ("bursts", "bursts"),
+         ("most", "none"), ("half", "most")]  # fmt: skip
+
+
+@dataclass
+class Message:
+    """One message and what is known of its answer; `landed` of a WRITE that was accepted."""
+
+    fields: dict[str, int]
+    landed: dict[str, int] | None
+    is_in: bool = False
+
+
+class Answers:
+    """An agent that is the port around the responder `name`, and knows what must come out of it in every cycle."""
+
+    PINS = ("answer_valid", "answer", "left", "landed_valid", "landed", "write_in", "issue", "credit", "data_valid",
+            "data", "rsp__valid", "rsp__ready", "rsp__payload")  # fmt: skip
+
+    def __init__(self, bench, name, number):
+        self.bench, self.name, self.config, self.rng = bench, name, config_of(name), bench.random
+        self.shapes, self.places = Shapes(self.config), data_fifo_depth(self.config.ports)
+        self.pins = {pin: bench.pins[f"{name}__{pin}"] for pin in self.PINS}
+        self.answers, self.landings = Fields(answer_layout(self.shapes)), Fields(landed_layout(self.shapes))
+        self.beats = Fields(self.shapes.beat)
+        pace, backpressure = bench.parameters["pace"], pattern(bench.parameters["backpressure"], 10 * number)
+        self.no_answer, self.no_landing, self.not_in, self.no_bank = (
+            pattern(pace, 10 * number + i) for i in range(1, 5)
+        )
+        self.hold = False
+        Sink(bench, f"{name}__rsp__", backpressure=lambda: self.hold or backpressure())
+        self.boot_epoch = bench.random.getrandbits(self.config.boot_epoch_bits)
+        bench.pins[f"{name}__boot_epoch"].drive(self.boot_epoch)
+        # Messages whose answer, last beat, LAND and first beats are still to come; what was driven for this cycle.
+        self.unanswered, self.unwritten, self.unlanded, self.unread = deque(), deque(), deque(), deque()
+        self.answer = self.landing = self.word = None
+        self.write_in = self.issue = False
+        self.coming = deque([None] * READ_CYCLES)
+        # What stands in the responder.
+        self.entered, self.landed, self.words = deque(), deque(), deque()
+        self.writes_in = self.position = self.remaining = 0
+        self.credits = self.places
+        self.planned = self.left = 0
+        self.planning = True
+        self.seen = dict.fromkeys(("plain", "refused", "landed", "lost", "read", "full", "no credit", "write in ahead",
+                                   "waits for its end", "waits for its land"), 0)  # fmt: skip
+        bench.add(self)
+
+    def plan(self, kind=None, length=None):
+        """The next message: its answer's fields are any numbers, but for a READ's length."""
+        rng = self.rng
+        kind = kind or rng.choice(("plain", "refused", "accepted", "read"))
+        fields = {name: rng.randint(0, mask) for name, (_, mask) in self.answers.places.items()}
+        fields |= {"write": int(kind in ("refused", "accepted")), "waits": int(kind == "accepted"),
+                   "data": int(kind == "read"), "status": rng.choice(list(Status))}  # fmt: skip
+        landed = None
+        if kind == "read":
+            most = self.config.block_beats if rng.randrange(8) == 0 else 4
+            fields["length"] = length or rng.randint(1, most)
+        if kind == "accepted":
+            landed = {"status": rng.choice(list(Status)), "found": rng.getrandbits(1),
+                      "watermark": rng.randint(0, self.landings.places["watermark"][1])}  # fmt: skip
+        message = Message(fields, landed)
+        self.unanswered.append(message)
+        if fields["write"]:
+            self.unwritten.append(message)
+        self.planned += 1
+
+    @property
+    def busy(self):
+        return self.left < self.planned or self.remaining > 0
+
+    def header(self, message):
+        """The beats of the header that answers a message."""
+        fields, size = dict(message.fields), self.config.beat_bytes
+        if message.landed is not None:
+            fields |= {"status": message.landed["status"], "watermark": message.landed["watermark"]}
+            if not message.landed["found"]:
+                fields |= dict.fromkeys(("slot", "generation", "length", "watermark"), 0)
+        response = RESPONSE.pack(
+            status=fields["status"], opcode=fields["opcode"], version=VERSION, tag=fields["tag"], count=fields["count"],
+            boot_epoch=self.boot_epoch, slot=fields["slot"], generation=fields["generation"],
+            length=fields["length"] * size, watermark=fields["watermark"] * size,
+        )  # fmt: skip
+        return [int.from_bytes(response[at : at + size], "little") for at in range(0, len(response), size)]
+
+    def beat(self):
+        """(data, last) of the beat that must stand on the response stream now, or None."""
+        if self.remaining:
+            return (self.words[0], int(self.remaining == 1)) if self.words else None
+        if not self.entered:
+            return None
+        message = self.entered[0]
+        if message.fields["write"] and not self.writes_in:
+            self.seen["waits for its end"] += 1
+            return None
+        if message.landed is not None and not self.landed:
+            self.seen["waits for its land"] += 1
+            return None
+        header = self.header(message)
+        return header[self.position], int(self.position == len(header) - 1 and not message.fields["data"])
+
+    def sample(self):
+        pins, at = self.pins, f"{self.name}, cycle {self.bench.cycle}"
+        beat, found = self.beat(), self.beats.unpack(pins["rsp__payload"].value)
+        assert pins["rsp__valid"].value == (beat is not None), at
+        if beat is None:
+            assert found["data"] == 0, at
+        else:
+            assert (found["data"], found["last"]) == beat, at
+        assert pins["credit"].value == (self.credits > 0), at
+        moves = beat is not None and pins["rsp__ready"].value
+        leaves = moves and not self.remaining and self.position == self.config.response_beats - 1
+        assert pins["left"].value == leaves, at
+        if leaves:
+            self._leave()
+        elif moves and self.remaining:
+            self.words.popleft()
+            self.credits += 1
+            self.remaining -= 1
+        elif moves:
+            self.position += 1
+        # What was driven for this cycle stands there in the next.
+        if self.answer:
+            self.entered.append(self.answer)
+            if self.answer.landed is not None:
+                self.unlanded.append(self.answer)
+            if self.answer.fields["data"]:
+                self.unread.extend([None] * self.answer.fields["length"])
+        if self.landing:
+            self.landed.append(self.landing)
+        self.writes_in += self.write_in
+        self.credits -= self.issue
+        if self.word is not None:
+            self.words.append(self.word)
+        assert len(self.words) <= self.places, at
+        self.seen["full"] += len(self.entered) == DEPTH
+        self.seen["no credit"] += self.credits == 0
+        self.seen["write in ahead"] += self.writes_in > sum(message.fields["write"] for message in self.entered)
+
+    def _leave(self):
+        message = self.entered.popleft()
+        self.position = 0
+        self.left += 1
+        if message.fields["write"]:
+            assert message.is_in
+            self.writes_in -= 1
+        if message.landed is not None:
+            self.landed.popleft()
+            self.seen["landed" if message.landed["found"] else "lost"] += 1
+        elif message.fields["data"]:
+            self.remaining = message.fields["length"]
+            self.seen["read"] += 1
+        else:
+            self.seen["refused" if message.fields["write"] else "plain"] += 1
+
+    def drive(self):
+        rng, pins = self.rng, self.pins
+        # Behind the answers that a port keeps places for stands one message more, with all its beats in.
+        while self.planning and self.planned <= self.left + DEPTH:
+            self.plan()
+        self.answer = self.landing = None
+        if self.unlanded and self.unlanded[0].is_in and not self.no_landing():
+            self.landing = self.unlanded.popleft()
+        self.write_in = bool(self.unwritten) and not self.not_in()
+        if self.write_in:
+            self.unwritten.popleft().is_in = True
+        if self.unanswered and len(self.entered) < DEPTH and not self.no_answer():
+            self.answer = self.unanswered.popleft()
+        self.issue = bool(self.unread) and self.credits > 0 and not self.no_bank()
+        if self.issue:
+            self.unread.popleft()
+        self.coming.append(rng.getrandbits(self.shapes.data_bits) if self.issue else None)
+        self.word = self.coming.popleft()
+        for name, value, fields, size in (
+            ("answer", self.answer and self.answer.fields, self.answers, answer_layout(self.shapes).size),
+            ("landed", self.landing and self.landing.landed, self.landings, landed_layout(self.shapes).size),
+        ):
+            pins[f"{name}_valid"].drive(value is not None)
+            pins[name].drive(rng.getrandbits(size) if value is None else fields.pack(**value))
+        pins["write_in"].drive(self.write_in)
+        pins["issue"].drive(self.issue)
+        pins["data_valid"].drive(self.word is not None)
+        pins["data"].drive(rng.getrandbits(self.shapes.data_bits) if self.word is None else self.word)
+
+
+@bench_test(max_cycles=CYCLES + 2 * DRAIN_CYCLES + HOLD_CYCLES + 20)
+async def answers_in_order_and_nothing_else(dut):
+    bench = Bench(dut)
+    everything = [Answers(bench, name, number) for number, name in enumerate(CONFIGS)]
+    assert len(bench.checkers) == len(everything)
+    await bench.start()
+    for _ in range(CYCLES):
+        await bench.step()
+    for answers in everything:
+        answers.planning = False
+    await bench.until(lambda: not any(answers.busy for answers in everything), DRAIN_CYCLES, "the last answer")
+    for answers in everything:
+        assert answers.credits == answers.places and not answers.words, answers.name
+        # All credits are back: as many beats as there are places are asked for while none can leave.
+        answers.hold = True
+        answers.plan("read", answers.config.block_beats)
+    for _ in range(HOLD_CYCLES):
+        await bench.step()
+    for answers in everything:
+        assert len(answers.words) == answers.places and not answers.credits and answers.unread, (answers.name, answers.credits, answers.unread, answers.coming, answers.entered, answers.remaining, answers.unanswered)
+        answers.hold = False
+    await bench.until(lambda: not any(answers.busy for answers in everything), DRAIN_CYCLES, "the read that was held")
+    for answers in everything:
+        seen = answers.seen
+        assert all(seen[kind] > 10 for kind in ("plain", "refused", "landed", "lost", "read")), (answers.name, seen)
+        if bench.parameters["pace"] == "none":
+            assert seen["full"] and seen["write in ahead"], (answers.name, seen)
+        else:
+            assert seen["waits for its end"] and seen["waits for its land"], (answers.name, seen)
+
+
+@pytest.mark.parametrize("backpressure,pace", SWEEP)
+def test_answers_come_in_order_with_their_bytes(backpressure, pace):
+    design = Together(**{name: Responder(config_of(name)) for name in CONFIGS})
+    assert run_bench(design, MODULE, parameters={"backpressure": backpressure, "pace": pace}) == 1
