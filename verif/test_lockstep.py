@@ -62,6 +62,7 @@ def test_random_traffic_on_the_wide_preset():
         assert sum(play(harness, seed, 3000).answers_checked for seed in range(8)) > 24_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_seeded_fault_is_named(fault):
     with Harness(preset("tiny"), fault=fault, optimise=False) as harness:

@@ -101,7 +101,7 @@ class MatchWalk(wiring.Component):
         with m.If(self.returned & self.hit & ~missed):
             m.d.sync += self.hits.eq(self.hits + 1)
 
-        padding = self.expected[0] if digests_per_beat > 1 else 0
+        padding = digests_per_beat - 1
         m.d.comb += self.wrong.eq((arrived < self.expected) | (arrived > self.expected + padding) | torn)
         with m.If(self.clear):
             m.d.sync += [staged_count.eq(0), staged_beats.eq(0), ended.eq(0), torn.eq(0), missed.eq(0)]

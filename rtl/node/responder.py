@@ -83,7 +83,8 @@ class Responder(wiring.Component):
         m.submodules.landings = landings = Queue(landed_layout(shapes), DEPTH)
         m.submodules.beats = beats = Queue(data_bits, data_fifo_depth(config.ports))
         credits = Signal(range(beats.depth + 1), init=beats.depth)
-        writes_in = Signal(range(DEPTH + 1))
+        # Those answered later, and one whose body came in before there was a place for its answer.
+        writes_in = Signal(range(DEPTH + 2))
         out, land = answers.o, landings.o
         m.d.comb += [
             answers.i.valid.eq(self.answer_valid),
@@ -123,7 +124,11 @@ class Responder(wiring.Component):
         remaining = Signal(shapes.beat_bits)
         padded = Cat(response.as_value(), Const(0, header_beats * data_bits - RESPONSE_STRUCT.size + 1))
         with m.If(in_data):
-            m.d.comb += [rsp.valid.eq(beats.o.valid), rsp.p.last.eq(remaining == 1), beats.o.ready.eq(rsp.ready)]
+            m.d.comb += [
+                rsp.valid.eq(beats.o.valid),
+                rsp.p.last.eq(rsp.valid & (remaining == 1)),
+                beats.o.ready.eq(rsp.ready),
+            ]
             with m.If(rsp.valid):
                 m.d.comb += rsp.p.data.eq(beats.o.p)
             with m.If(rsp.valid & rsp.ready):
@@ -131,7 +136,7 @@ class Responder(wiring.Component):
         with m.Else():
             final = header_beat == header_beats - 1
             ready_to_go = (~out.p.write | (writes_in != 0)) & (~out.p.waits | land.valid)
-            m.d.comb += [rsp.valid.eq(out.valid & ready_to_go), rsp.p.last.eq(final & ~out.p.data)]
+            m.d.comb += [rsp.valid.eq(out.valid & ready_to_go), rsp.p.last.eq(rsp.valid & final & ~out.p.data)]
             with m.If(rsp.valid):
                 m.d.comb += rsp.p.data.eq(padded.word_select(header_beat, data_bits))
             with m.If(rsp.valid & rsp.ready):

@@ -95,12 +95,13 @@ class Walked:
         relation = rng.choice(RELATIONS)
         if relation == "short" and announced == 1:
             relation = "exact"
-        size = beat * {
+        beats = {
             "exact": announced,
             "short": rng.randint(1, max(1, announced - 1)),
             "long": announced + rng.randint(1, 4),
             "far": announced + payload_beats(config, 32 * 3 * config.max_match_digests),
         }[relation]
+        size = beats * beat
         # Behind the announced digests there may be anything, also in the padding of an exact payload.
         words = [rng.getrandbits(bits if at < count else 256) for at in range(size // 32)]
         spoiled = bits < 256 and rng.randrange(4) == 0
