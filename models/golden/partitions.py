@@ -32,28 +32,28 @@ class GoldenPartition:
         self.low = False
         self.hand = 0
         self.patrol = 0
+        #: Slots that can be granted.
+        self.free_count = part.slots
         self._unused = 0
         self._freed: deque[int] = deque()
-
-    @property
-    def free_count(self) -> int:
-        return self.slots - self._unused + len(self._freed)
 
     def update_low(self) -> None:
         """Called whenever a slot was granted or began to retire: `low` begins below the low watermark, ends at the
         high.
         """
-        spare = self.slots - self._unused + len(self._freed) + len(self.retire_queue)
+        spare = self.free_count + len(self.retire_queue)
         self.low = spare < self.low_watermark_slots or self.low and spare < self.high_watermark_slots
 
     def pop_free(self) -> int:
         """Next slot to be granted; the caller has checked `free_count`."""
+        self.free_count -= 1
         if self._unused < self.slots:
             self._unused += 1
             return self._unused - 1
         return self._freed.popleft()
 
     def push_free(self, slot: int) -> None:
+        self.free_count += 1
         self._freed.append(slot)
 
     def stale(self, block: Block) -> bool:

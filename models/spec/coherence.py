@@ -251,13 +251,14 @@ def decide(kind: Kind, by_handle: bool, v: View) -> Outcome:
 
     An operation whose key or handle reaches no block meets state FREE and, unless it admits one, changes nothing.
     """
-    if by_handle and not v.present:
+    present = v.present
+    if by_handle and not present:
         return Outcome(Event.ANSWER, v.state, Status.STALE_HANDLE, v.accepted, v.landed, v.age)
     event = classify(kind, v)
-    reached = v.present or kind in SWEEPER_KINDS
-    met = v.state if reached else State.FREE
+    reached = present or kind in SWEEPER_KINDS
+    met = v.state if reached else _F
     state, status, effect = _STEPS[met << 5 | event]
     accepted, landed, age = effect(v) if effect else (v.accepted, v.landed, v.age)
-    if not reached and state == State.FREE:
+    if not reached and state == _F:
         state = v.state
     return Outcome(event, state, status, accepted, landed, age)
