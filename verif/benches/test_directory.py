@@ -36,6 +36,8 @@ class Traffic:
         ]
         self.hands = {kind: [0] * len(config.partitions) for kind in (Kind.VISIT, Kind.PATROL)}
         self.retiring = [deque() for _ in config.partitions]
+        #: Partitions that owe a step of their patrol.
+        self.owed = set()
         #: For each port its WRITEs: on the way, and accepted but not landed.
         self.asked = [deque() for _ in range(config.ports)]
         self.accepted = [deque() for _ in range(config.ports)]
@@ -69,13 +71,16 @@ class Traffic:
     def sweep(self):
         rng, config = self.rng, self.config
         number = rng.randrange(len(config.partitions))
-        if rng.randrange(150) == 0:
+        if number not in self.owed and rng.randrange(150) == 0:
+            self.owed.add(number)
             return config.ports, number, {"kind": Kind.RETIRE_MODEL, "model_id": rng.randrange(config.models)}, 0
         retiring = self.retiring[number]
         if retiring and not any(retiring[0][0] in self.written_slots(p) for p in config.partitions[number].ports):
             slot, where = retiring.popleft()
             return config.ports, number, {"kind": Kind.REAP, "slot": slot, "where": where}, 0
         kind = rng.choice((Kind.VISIT, Kind.VISIT, Kind.PATROL))
+        if kind == Kind.PATROL:
+            self.owed.discard(number)
         slot = self.hands[kind][number]
         self.hands[kind][number] = (slot + 1) % config.partitions[number].slots
         return config.ports, number, {"kind": kind, "slot": slot}, 0
