@@ -34,6 +34,30 @@ def _name(kind: type[Kind] | type[Status] | type[State], value: int) -> str:
     return kind(value).name if value in kind._value2member_map_ else str(value)
 
 
+#: Fields of a trace record that are the operation's, and those that are its result's.
+_OF_THE_OPERATION = (
+    "owner", "kind", "partition", "model_id", "group", "klass", "slot", "generation", "offset", "length", "digest",
+)  # fmt: skip
+_OF_THE_RESULT = ("status", "state_before", "state_after", "accepted", "landed", "age", "free_count", "epoch")
+
+
+def trace_record(order: int, cycle: int, op: Operation, result: Result) -> bytes:
+    """The TRACE record of an operation: what the RTL's trace port says when it does the same.
+
+    Used by: tests that make traces without RTL.
+    """
+    flags = (
+        op.by_handle * TraceFlag.BY_HANDLE
+        | op.chain_first * TraceFlag.CHAIN_FIRST
+        | op.whole * TraceFlag.WHOLE
+        | result.present * TraceFlag.PRESENT
+    )
+    asked = {name: getattr(op, name) for name in _OF_THE_OPERATION}
+    done = {name: getattr(result, name) for name in _OF_THE_RESULT}
+    block = {f"block_{name}": getattr(result, name) for name in ("slot", "generation", "length")}
+    return TRACE.pack(order=order, cycle=cycle, flags=flags, **asked, **done, **block)
+
+
 def describe(record: dict[str, Any]) -> str:
     """One line for a trace record: what was asked, by whom, when."""
     digest = f"{int.from_bytes(record['digest'], 'little'):#x}"

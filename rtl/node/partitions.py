@@ -11,11 +11,6 @@ from ..memory import Ram
 from ..ownership import By, Owned
 
 
-def per_partition(values):
-    """Constants of all partitions, indexed by a partition number in hardware."""
-    return Array(list(values))
-
-
 class FreeLists(wiring.Component):
     """Free slots of every partition: those never used in order of their number, then those given back, oldest first.
 

@@ -7,15 +7,10 @@ import pytest
 
 from kvnode.models.golden import GoldenNode
 from kvnode.models.golden.directory import Operation
+from kvnode.models.golden.lockstep import trace_record
 from kvnode.models.spec.batch import RESULT_DTYPE, TRACE_DTYPE
 from kvnode.models.spec.enums import Kind
-from kvnode.models.spec.messages import HANDLE, RESPONSE, TRACE, TraceFlag
-
-#: Fields of a trace record that are the operation's, and those that are its result's.
-OF_THE_OPERATION = (
-    "owner", "kind", "partition", "model_id", "group", "klass", "slot", "generation", "offset", "length", "digest",
-)  # fmt: skip
-OF_THE_RESULT = ("status", "state_before", "state_after", "accepted", "landed", "age", "free_count", "epoch")
+from kvnode.models.spec.messages import HANDLE, RESPONSE
 
 ANSWERED, SKIPPED = 1, 2
 #: Statuses of answers that carry a handle: OK, HIT, GRANTED.
@@ -47,16 +42,7 @@ class MadeRuns(GoldenNode):
 
     def operate(self, op, cycle=None):
         result = super().operate(op, cycle)
-        flags = (
-            op.by_handle * TraceFlag.BY_HANDLE
-            | op.chain_first * TraceFlag.CHAIN_FIRST
-            | op.whole * TraceFlag.WHOLE
-            | result.present * TraceFlag.PRESENT
-        )
-        asked = {name: getattr(op, name) for name in OF_THE_OPERATION}
-        done = {name: getattr(result, name) for name in OF_THE_RESULT}
-        block = {f"block_{name}": getattr(result, name) for name in ("slot", "generation", "length")}
-        self.rows.append(TRACE.pack(order=self.order, cycle=16 * self.order, flags=flags, **asked, **done, **block))
+        self.rows.append(trace_record(self.order, 16 * self.order, op, result))
         self.order += 1
         return result
 

@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 
 from kvnode.models.golden import GoldenNode
+from kvnode.models.golden.lockstep import trace_record
 from kvnode.models.spec.batch import TRACE_DTYPE
 from kvnode.models.spec.config import NodeConfig, PartitionConfig
-from kvnode.models.spec.messages import HANDLE, REQUEST, TRACE, TraceFlag
-
-#: Fields of a trace record that are the operation's, and those that are its result's.
-OF_THE_OPERATION = (
-    "owner", "kind", "partition", "model_id", "group", "klass", "slot", "generation", "offset", "length", "digest",
-)  # fmt: skip
-OF_THE_RESULT = ("status", "state_before", "state_after", "accepted", "landed", "age", "free_count", "epoch")
+from kvnode.models.spec.messages import HANDLE, REQUEST
 
 #: Two partitions of two ports each; blocks of 12 beats in payloads of at most 6; two blocks may be written at a time.
 PAIR = NodeConfig(
@@ -51,18 +46,7 @@ class Node(GoldenNode):
 
     def operate(self, op, cycle=None):
         result = super().operate(op, cycle)
-        flags = (
-            op.by_handle * TraceFlag.BY_HANDLE
-            | op.chain_first * TraceFlag.CHAIN_FIRST
-            | op.whole * TraceFlag.WHOLE
-            | result.present * TraceFlag.PRESENT
-        )
-        asked = {name: getattr(op, name) for name in OF_THE_OPERATION}
-        done = {name: getattr(result, name) for name in OF_THE_RESULT}
-        block = {f"block_{name}": getattr(result, name) for name in ("slot", "generation", "length")}
-        self.rows.append(
-            TRACE.pack(order=len(self.rows), cycle=16 * len(self.rows) + 16, flags=flags, **asked, **done, **block)
-        )
+        self.rows.append(trace_record(len(self.rows), 16 * len(self.rows) + 16, op, result))
         return result
 
     def records(self):
