@@ -14,6 +14,7 @@ from amaranth.lib.wiring import In, Out
 from kvnode.models.spec.config import ConfigError, NodeConfig, preset
 from kvnode.models.spec.messages import TRACE
 
+from .csr.bank import BUS
 from .memory import RAM_VERILOG
 from .node.node import Node
 
@@ -23,13 +24,8 @@ TOP = "kvnode_node"
 def flat_ports(config: NodeConfig) -> dict[str, int]:
     """Names and widths of the top level's ports beside `clk` and `rst`."""
     data_bits = 8 * config.beat_bytes
-    ports = {
-        "boot_epoch": config.boot_epoch_bits,
-        "reg_valid": 1,
-        "reg_ready": 1,
-        "reg_address": 16,
-        "reg_data": 32,
-    }
+    ports = {"boot_epoch": config.boot_epoch_bits} | {f"axi_{name}": bits for name, bits, _ in BUS}
+    ports |= {"ports_down": config.ports, "reset_request": 1}
     for number in range(config.ports):
         for side in ("req", "rsp"):
             ports |= {f"p{number}_{side}_{name}": 1 for name in ("valid", "ready", "last")}
@@ -50,13 +46,14 @@ class Top(wiring.Component):
         m.submodules.node = node = Node(self.config, fault=self.fault)
         m.d.comb += [
             node.boot_epoch.eq(self.boot_epoch),
-            node.register_valid.eq(self.reg_valid),
-            self.reg_ready.eq(node.register_ready),
-            node.register_address.eq(self.reg_address),
-            node.register_data.eq(self.reg_data),
+            self.ports_down.eq(node.ports_down),
+            self.reset_request.eq(node.reset_request),
             self.trace_valid.eq(node.trace_valid),
             self.trace_data.eq(node.trace),
         ]
+        for name, _, driven in BUS:
+            inside, outside = getattr(node, f"axi_{name}"), getattr(self, f"axi_{name}")
+            m.d.comb += outside.eq(inside) if driven else inside.eq(outside)
         for number in range(self.config.ports):
             for side, port, forward in (("req", node.req[number], True), ("rsp", node.rsp[number], False)):
                 flat = {name: getattr(self, f"p{number}_{side}_{name}") for name in ("valid", "ready", "data", "last")}
@@ -77,7 +74,7 @@ def verilog(config: NodeConfig, fault: str | None = None) -> str:
 
 def input_names(config: NodeConfig) -> set[str]:
     """Those of `flat_ports` that are inputs."""
-    names = {"boot_epoch", "reg_valid", "reg_address", "reg_data"}
+    names = {"boot_epoch"} | {f"axi_{name}" for name, _, driven in BUS if not driven}
     for number in range(config.ports):
         names |= {f"p{number}_req_{name}" for name in ("valid", "data", "last")} | {f"p{number}_rsp_ready"}
     return names

@@ -7,17 +7,29 @@ from amaranth.hdl import Cat, Const, Value
 from amaranth.lib import data
 from amaranth.utils import bits_for
 
+from kvnode.models.spec.causes import Cause
+from kvnode.models.spec.clock import TIME_BITS
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Kind, State, Status
 from kvnode.models.spec.layout import Layout
 from kvnode.models.spec.messages import REQUEST, RESPONSE, TRACE
 from kvnode.models.spec.policy import AGE_MAX, CLASS_COUNT
+from kvnode.models.spec.requests import MAX_MEMBERS
+from kvnode.models.spec.sessions import EPOCH_BITS, SEQUENCE_BITS
+from kvnode.models.spec.settings import Setting
 
 KIND_BITS = bits_for(max(Kind))
+TICK_BITS = TIME_BITS
 STATUS_BITS = bits_for(max(Status))
 STATE_BITS = bits_for(max(State))
 AGE_BITS = bits_for(AGE_MAX)
 CLASS_BITS = bits_for(CLASS_COUNT - 1)
+CAUSE_BITS = bits_for(max(Cause))
+MEMBER_BITS = bits_for(MAX_MEMBERS - 1)
+MEMBERS_BITS = bits_for(MAX_MEMBERS)
+CRC_BITS = 32
+#: Bits of a session's or a lease's number on the wire.
+NUMBER_BITS = 32
 
 
 def struct(layout: Layout) -> data.StructLayout:
@@ -59,8 +71,11 @@ def one_of(value, constants):
 class Shapes:
     """Widths and structs of one configuration. Sizes in beats have `_beats` in their meaning, never bytes.
 
-    `operation` is what a port or the sweeper gives the directory, beside the 256-bit digest that travels in a delay
-    line; `result` is what comes back; `where` is the place of an index entry, row relative to the partition.
+    `operation` is what a port or the sweeper gives the directory; `cargo` is the part of it that only the last stages
+    look at: with the 256-bit digest it travels in a delay line. `result` is what comes back (`number`: of the session
+    or the granted lease; `word`: the CRC of a sealed block, of a session the committed number, for WRITE the CRC of its
+    member's part so far, which with `fresh` has landed completely); `where` is the place of an index entry, row
+    relative to the partition. `session`: a session's number, of which the highest bit says that there is one.
     """
 
     def __init__(self, config: NodeConfig):
@@ -76,6 +91,10 @@ class Shapes:
         self.fill_row_bits = index_bits(config.fill_rows)
         self.data_bits = 8 * config.beat_bytes
         self.count_bits = bits_for(config.max_match_digests)
+        self.session_bits = config.session_bits + config.session_generation_bits + 1
+        self.session_row_bits = index_bits(config.sessions)
+        self.lease_row_bits = index_bits(config.leases)
+        self.look_bits = max(self.fill_row_bits, self.session_row_bits, self.lease_row_bits, bits_for(max(Setting)))
         self.where = data.StructLayout({"table": 1, "row": self.row_bits, "way": self.way_bits})
         self.operation = data.StructLayout(
             {
@@ -93,7 +112,26 @@ class Shapes:
                 "length": self.beat_bits,
                 "chain_first": 1,
                 "whole": 1,
+                "locks": 1,
+                "private": 1,
+                "session": self.session_bits,
                 "where": self.where,
+            }
+        )
+        self.cargo = data.StructLayout(
+            {
+                "member": MEMBER_BITS,
+                "members": MEMBERS_BITS,
+                "ttl": 8,
+                "deadline": 8,
+                "ports": config.ports,
+                "session_epoch": EPOCH_BITS,
+                "sequence": SEQUENCE_BITS,
+                "extent": self.beat_bits,
+                "row": self.look_bits,
+                "lease": NUMBER_BITS,
+                "crc": CRC_BITS,
+                "part_crc": CRC_BITS,
             }
         )
         self.result = data.StructLayout(
@@ -108,7 +146,20 @@ class Shapes:
                 "offset": self.beat_bits,
                 "length": self.beat_bits,
                 "watermark": self.beat_bits,
+                "fresh": 1,
+                "locked": 1,
+                "number": NUMBER_BITS,
+                "epoch": EPOCH_BITS,
+                "word": 32,
             }
         )
         self.beat = data.StructLayout({"data": self.data_bits, "last": 1})
-        self.hold = data.StructLayout({"valid": 1, "slot": self.slot_bits})
+        self.hold = data.StructLayout({"valid": 1, "partition": self.partition_bits, "slot": self.slot_bits})
+
+    def number_of_session(self, session):
+        """The number of a session as messages and trace records have it."""
+        return Cat(session[:-1], Const(0, NUMBER_BITS - self.session_bits), session[-1])
+
+    def session_of_number(self, number):
+        """The inverse; the bits between must be zero."""
+        return Cat(number[: self.session_bits - 1], number[-1])

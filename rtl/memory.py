@@ -3,7 +3,7 @@
 A read of the address being written in the same cycle returns either the old or the new word: every user forwards what
 it needs. Tables that must be clear after reset are cleared by the directory's walk.
 
-Used by: index, block_table, fill_table, partitions, sweeper, store, delay.
+Used by: every table, the store, the delay line.
 """
 
 from amaranth.hdl import ClockSignal, Instance, Module, Signal
@@ -65,15 +65,55 @@ class Ram(wiring.Component):
         return m
 
 
+class ForwardedRam(wiring.Component):
+    """A table of a pipeline: rows are read in one stage and committed in the next.
+
+    `read` is the row at `read_address` of the previous cycle, with the `commit` of the previous cycle (`value` at
+    `commit_address`) in it; so an operation sees what the one in front of it has committed.
+
+    Used by: fill_table, sessions, leases.
+    """
+
+    def __init__(self, shape, depth: int):
+        self.shape, self.depth = shape, max(2, depth)
+        address_bits = index_bits(self.depth)
+        super().__init__(
+            {
+                "read_address": In(address_bits),
+                "read": Out(shape),
+                "commit": In(1),
+                "commit_address": In(address_bits),
+                "value": In(shape),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.ram = ram = Ram(self.shape.size, self.depth)
+        forward = Signal()
+        forwarded = Signal(self.shape)
+        m.d.comb += [
+            ram.read_address.eq(self.read_address),
+            ram.write_address.eq(self.commit_address),
+            ram.write_enable.eq(self.commit),
+            ram.write_data.eq(self.value),
+            self.read.eq(ram.read_data),
+        ]
+        m.d.sync += [forward.eq(self.commit & (self.read_address == self.commit_address)), forwarded.eq(self.value)]
+        with m.If(forward):
+            m.d.comb += self.read.eq(forwarded)
+        return m
+
+
 class DelayLine(wiring.Component):
     """`output` is `input` of `cycles` cycles ago (at least 2): wide data beside a pipeline, kept in memory.
 
-    Used by: directory, for the digest.
+    Used by: directory, for the digest and what else its last stages need.
     """
 
     OWNERSHIP = (
         Owned("position", By.PUBLIC),
-        Owned("ram", By.TAG, "s6_head"),
+        Owned("ram", By.TAG, "s5_head"),
     )
 
     def __init__(self, width: int, cycles: int):

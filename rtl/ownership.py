@@ -26,7 +26,7 @@ class By(enum.Enum):
     PORT = "port"
     #: The port that owned, in the cycle before, the bank whose number ends the name.
     LANE = "lane"
-    #: Not visible to any tenant: the trace port, the register write port.
+    #: Not visible to any tenant: the trace port, and what stands behind the registers.
     MANAGEMENT = "management"
 
 

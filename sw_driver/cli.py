@@ -17,6 +17,7 @@ from .errors import KvError, NodeError, TransportError
 from .replay import DataMismatch, Replay
 from .report import ReplayProgress, print_report
 from .transports import NAMES, open_transport
+from .workload import MIGRATE_PERCENT
 
 DEFAULT_REQUESTS = 300
 #: Blocks of session traces, which name every 64 tokens: in groups of eight they are as long as Mooncake's.
@@ -82,6 +83,16 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--quick", action="store_true", help="fewer repetitions: to see that it runs")
     bench.add_argument("--json", action="store_true", help="one JSON object per bench on standard output")
     bench.set_defaults(run=_bench)
+
+    soak = commands.add_parser("soak", help="random operations on the RTL, every one checked")
+    soak.add_argument(
+        "--ops", type=int, default=1_000_000, metavar="N", help="operations to compare; default: 1,000,000"
+    )
+    soak.add_argument("--seed", type=int, default=1)
+    soak.add_argument("--preset", help="one configuration; default: in turns those of kvnode.sw_driver.soak")
+    soak.add_argument("--first-round", type=int, default=0, metavar="R", help="go on from round R")
+    soak.add_argument("--json", action="store_true", help="the figures as JSON on standard output")
+    soak.set_defaults(run=_soak)
     return parser
 
 
@@ -96,6 +107,10 @@ def _replay_options(parser: argparse.ArgumentParser, default_on: str) -> None:
                         help="store the blocks of the answers; default: only for traces without block ids")  # fmt: skip
     parser.add_argument("--put-order", choices=("tail", "head"), default="tail", help="order of a prefix's new blocks")
     parser.add_argument("--concurrency", type=int, metavar="N", help="requests at a time; default: 2 for each port")
+    parser.add_argument("--sessions", action=argparse.BooleanOptionalAction, default=True,
+                        help="a session for each conversation; default: where the trace recorded them")  # fmt: skip
+    parser.add_argument("--migrate-percent", type=float, default=MIGRATE_PERCENT, metavar="P",
+                        help=f"requests before which their session moves; default: {MIGRATE_PERCENT:g}")  # fmt: skip
     parser.add_argument("--retire-every", type=int, default=0, metavar="N", help="retire a model every N requests")
     parser.add_argument("--idle", type=float, default=0.0, metavar="P", help="probability that a port sends no beat")
     parser.add_argument("--backpressure", type=float, default=0.0, metavar="P",
@@ -120,6 +135,8 @@ def _replay(options: argparse.Namespace) -> int:
             raise UserError(f"--{name.replace('_', '-')} {value}: must be at least 1")
     if options.retire_every < 0:
         raise UserError(f"--retire-every {options.retire_every}: must be 0 or more")
+    if not 0 <= options.migrate_percent <= 100:
+        raise UserError(f"--migrate-percent {options.migrate_percent:g}: must be from 0 to 100")
     if options.seed < 0:
         raise UserError(f"--seed {options.seed}: must be 0 or more")
     config = load(options.config) if options.config else preset(options.preset)
@@ -144,6 +161,8 @@ def _replay(options: argparse.Namespace) -> int:
                 wave_size=options.concurrency,
                 put_order=options.put_order,
                 decode=options.decode,
+                sessions=options.sessions,
+                migrate_percent=options.migrate_percent,
                 progress=progress.wave,
             )
             report = replay.run()
@@ -231,6 +250,25 @@ def _bench(options: argparse.Namespace) -> int:
         else:
             benches.print_bench(bench, _output())
     return 0
+
+
+def _soak(options: argparse.Namespace) -> int:
+    from . import soak
+
+    for name, least in (("ops", 1), ("seed", 0), ("first_round", 0)):
+        if getattr(options, name) < least:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least {least}")
+    configs = [preset(options.preset)] if options.preset else None
+    console = Console(stderr=True)
+    with console.status("soak") as status:
+        report = soak.run(
+            options.ops, options.seed, configs, options.first_round, lambda text: status.update(f"soak: {text}")
+        )
+    if options.json:
+        print(json.dumps(report.to_dict()))
+    else:
+        soak.print_soak(report, _output())
+    return NODE_ERROR if report.failures else 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kvnode.models.spec.causes import Cause
 from kvnode.models.spec.enums import Opcode, Status
 from kvnode.models.workloads import Trace
 
@@ -29,6 +30,8 @@ class Report:
     """Figures of a replay. Counts of messages by (opcode, status), blocks and tokens; times in cycles and seconds.
 
     `latency`: cycles from a message's last beat to its answer's first, of LOOKUPs and of READs that gave data.
+    `waits`: cycles from when a MATCH was first told NOT_READY to its answer, its own work included; `waited_out`: those
+    that were not woken in time. `causes`: blocks that left, by name of Cause. `session_counts`: `Expansion.counts`.
     """
 
     trace: str
@@ -49,6 +52,10 @@ class Report:
     operations: int = 0
     lockstep_operations: int | None = None
     models_retired: int = 0
+    session_counts: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
+    waits: list[int] = field(default_factory=list, repr=False)
+    waited_out: int = 0
     wall_s: float = 0.0
     run_s: float = 0.0
     ports: int = 1
@@ -77,6 +84,48 @@ class Report:
             "p99": float(np.percentile(values, 99)),
             "max": int(values.max()),
         }
+
+    @property
+    def sessions(self) -> dict[str, int]:
+        """What became of sessions: "refused" were SESSION_OPENs; "late" migrations had a block still to be written;
+        "without" were requests of recorded sessions that ran in none.
+        """
+        count, own = self.messages, self.session_counts
+        return {
+            "opened": count["SESSION_OPEN", "OK"],
+            "refused": count["SESSION_OPEN", "BUSY"] + count["SESSION_OPEN", "QUOTA"],
+            "closed": count["SESSION_CLOSE", "OK"],
+            "expired": own["expired"] + count["SESSION_CLOSE", "STALE_EPOCH"],
+            "without": own["without"],
+            "migrated": count["SESSION_MIGRATE", "OK"],
+            "late": own["late"],
+        }
+
+    @property
+    def leases(self) -> dict[str, int]:
+        """Leases; "ended" before they were released, "refused" were MATCHes."""
+        count = self.messages
+        return {
+            "granted": self.session_counts["leased"],
+            "released": count["RELEASE", "OK"],
+            "ended": count["RELEASE", "STALE_HANDLE"],
+            "refused": count["MATCH", "QUOTA"],
+        }
+
+    def blocks_left(self, unsealed: bool) -> dict[str, int]:
+        """Blocks that left by cause: for causes that only unsealed blocks have, or the others."""
+        return {
+            cause.name: self.causes[cause.name]
+            for cause in Cause
+            if self.causes[cause.name] and (cause >= Cause.REVOKED) == unsealed
+        }
+
+    def wait_cycles(self) -> dict[str, float] | None:
+        """Median, 99th percentile and maximum; None where nothing waited."""
+        if not self.waits:
+            return None
+        median, p99 = np.percentile(self.waits, [50, 99]).tolist()
+        return {"median": median, "p99": p99, "max": max(self.waits)}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data: what `--json` prints."""
@@ -113,6 +162,11 @@ class Report:
             "bytes_checked": self.bytes_checked,
             "byte_errors": 0,
             "models_retired": self.models_retired,
+            "sessions": self.sessions,
+            "leases": self.leases,
+            "waits": {"count": len(self.waits), "waited_out": self.waited_out, "cycles": self.wait_cycles()},
+            "evictions": self.blocks_left(unsealed=False),
+            "revocations": self.blocks_left(unsealed=True),
             "peak_memory_bytes": peak_memory_bytes(),
             "wall_s": self.wall_s,
         }
@@ -157,6 +211,7 @@ class Replay:
 
     def run(self) -> Report:
         report, started = self.report, time.perf_counter()
+        before = self._causes()
         retire_at = self.retire_every
         for wave in self.expansion.waves(self.wave_size):
             self._wave(self.expansion.jobs(wave))
@@ -167,6 +222,11 @@ class Replay:
             while retire_at and report.requests >= retire_at:
                 retire_at += self.retire_every
                 self._retire_next()
+        closing = self.expansion.close_batch()
+        if len(closing):
+            self._run(*closing.build())
+        report.session_counts = self.expansion.counts
+        report.causes.update(self._causes() - before)
         infinite, lru = reference_hits(self.trace, self.transport.config, self.expansion.placement)
         for name, hits in (("infinite", infinite), ("lru", lru)):
             setattr(report, name, {"block": hits.prefix_hit_rate, "token": hits.token_hit_rate})
@@ -179,19 +239,42 @@ class Replay:
         batch, payload = self.expansion.match_batch(jobs).build()
         result = self._run(batch, payload)
         self._note_latency("lookup", result, batch["header"]["opcode"] == Opcode.LOOKUP)
-        self.expansion.note_hits(jobs, result.results["header"]["count"].tolist())
+        self._note_waits(jobs, result)
+        again = self.expansion.note_matches(jobs, result)
+        if again:
+            batch, payload = self.expansion.ask_again(again).build()
+            self.expansion.note_hits(again, self._run(batch, payload).results["header"]["count"].tolist())
         report.blocks_asked += sum(len(job.digests) for job in jobs)
         report.blocks_matched += sum(job.hits for job in jobs)
         batch, payload = self.expansion.transfer_batch(jobs).build()
         result = self._run(batch, payload)
+        self.expansion.note_puts(jobs, result)
         header = result.results["header"]
         good = header["status"] == Status.OK
         reads = (batch["header"]["opcode"] == Opcode.READ) & good
         self._note_latency("first_beat", result, reads)
-        written = (batch["header"]["opcode"] == Opcode.WRITE) & good & (result.results["done"] != SKIPPED)
-        report.write_beats += int(batch["payload_bytes"][written].sum()) // self.transport.config.beat_bytes
         report.read_beats += int(result.results["data_bytes"].sum()) // self.transport.config.beat_bytes
         self._check(jobs, result, reads)
+
+    def _note_waits(self, jobs: list[Job], result: RunResult) -> None:
+        """How long MATCHes that had to ask more than once have waited, from the first refusal on (its directory
+        operation; `sent_cycle` is that of the last try).
+        """
+        trace = result.trace
+        for job in jobs:
+            if job.talk is None or not (job.messages and job.after):
+                continue
+            row = result.results[job.messages[0]]
+            self.report.waited_out += int(row["header"]["status"]) == Status.NOT_READY
+            if row["tries"] < 2 or trace is None:
+                continue
+            refused = (trace["owner"] == job.port) & (trace["status"] == Status.NOT_READY)
+            cycles = trace["cycle"][refused & (trace["session"] == job.talk.number)]
+            self.report.waits.append(int(row["first_cycle"]) - int(cycles[0]))
+
+    def _causes(self) -> Counter[str]:
+        """Causes that a transport without a trace has counted since reset."""
+        return Counter(self.transport.statistics().get("causes", {}))
 
     def _check(self, jobs: list[Job], result: RunResult, reads: Any) -> None:
         wanted = reads.tolist()
@@ -232,7 +315,14 @@ class Replay:
             raise
         report.cycles += result.cycles
         report.operations += result.operation_count
+        if result.trace is not None:
+            causes, counts = np.unique(result.trace["cause"], return_counts=True)
+            report.causes.update(
+                {Cause(cause).name: count for cause, count in zip(causes.tolist(), counts.tolist()) if cause}
+            )
         status = np.where(result.results["done"] == SKIPPED, 255, result.results["header"]["status"].astype(np.int64))
+        written = (batch["header"]["opcode"] == Opcode.WRITE) & (status == Status.OK)
+        report.write_beats += int(batch["payload_bytes"][written].sum()) // self.transport.config.beat_bytes
         pairs, counts = np.unique(batch["header"]["opcode"].astype(np.int64) << 8 | status, return_counts=True)
         for pair, count in zip(pairs.tolist(), counts.tolist()):
             name = "SKIPPED" if pair & 255 == 255 else Status(pair & 255).name

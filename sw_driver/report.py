@@ -63,7 +63,7 @@ class ReplayProgress:
 #: Below the table, where there are latencies.
 LATENCY_NOTE = (
     "Latency: from the last beat of a LOOKUP (of a READ) to the first beat of its answer, with all ports at work; "
-    "a READ also waits for the bytes of those before it."
+    "an answer also waits for the bytes of those before it."
 )
 
 
@@ -103,6 +103,10 @@ def _figures(data: dict[str, Any]) -> Table:
         )
     if data["models_retired"]:
         table.add_row("models retired (not in the two figures beside)", f"{data['models_retired']:,}")
+    _add_sessions(table, data)
+    for name, title in (("evictions", "blocks evicted"), ("revocations", "blocks revoked before they were sealed")):
+        if data[name]:
+            table.add_row(title, ", ".join(f"{cause} {count:,}" for cause, count in data[name].items()))
     table.add_row("beats read / written", f"{data['beats']['read']:,} / {data['beats']['written']:,}")
     if data["cycles"]:
         bandwidth = data["bandwidth_percent"]
@@ -124,3 +128,24 @@ def _figures(data: dict[str, Any]) -> Table:
     table.add_row("peak memory", f"{data['peak_memory_bytes'] / 2**20:,.0f} MiB")
     table.add_row("time", f"{data['wall_s']:.1f} s")
     return table
+
+
+def _add_sessions(table: Table, data: dict[str, Any]) -> None:
+    """Rows of sessions and leases, for a trace that recorded sessions."""
+    sessions, leases, waits = data["sessions"], data["leases"], data["waits"]
+    if not sessions["opened"] + sessions["without"]:
+        return
+
+    def counts(of: dict[str, float], *names: str) -> tuple[str, str]:
+        return " / ".join(names), " / ".join(f"{of[name]:,.0f}" for name in names)
+
+    names, values = counts(sessions, "opened", "closed", "expired", "refused")
+    table.add_row(f"sessions {names}", values)
+    table.add_row("requests without a session", f"{sessions['without']:,}")
+    table.add_row("migrations (with a block on its way)", f"{sessions['migrated']:,} ({sessions['late']:,})")
+    table.add_row("waits (in vain)", f"{waits['count']:,} ({waits['waited_out']:,})")
+    if waits["cycles"]:
+        names, values = counts(waits["cycles"], "median", "p99", "max")
+        table.add_row(f"wait, {names}", f"{values} cycles")
+    names, values = counts(leases, "granted", "released", "ended", "refused")
+    table.add_row(f"leases {names}", values)

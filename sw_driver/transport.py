@@ -1,22 +1,23 @@
 """The one interface between software and a node, whatever the node is made of (ARCHITECTURE section 17)."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Opcode
+from kvnode.models.spec.node_registers import PORT_DOWN_ADDRESS
 from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES
 
-from .errors import Unanswered
+from .errors import PortLost, Unanswered
 
 Batch = npt.NDArray[np.void]
 Results = npt.NDArray[np.void]
 
 #: `done` of a result.
-NOT_ANSWERED, ANSWERED, SKIPPED = 0, 1, 2
+NOT_ANSWERED, ANSWERED, SKIPPED, LOST = 0, 1, 2, 3
 
 #: Cycles allowed for one request beyond its beats and its turns: a trip through the node, generously.
 REQUEST_SLACK_CYCLES = 16 * DIRECTORY_LATENCY_CYCLES
@@ -47,24 +48,46 @@ class RunResult:
         return self.data[offset : offset + int(row["data_bytes"])]
 
     def require_answers(self, batch: Batch, limit: str = "the limit of the run") -> None:
-        """Raise Unanswered for the first request that the run ended without answering."""
-        waiting = np.flatnonzero(self.results["done"] == NOT_ANSWERED)
-        if len(waiting):
-            index = int(waiting[0])
-            opcode = int(batch["header"]["opcode"][index])
-            raise Unanswered(Opcode(opcode) if opcode in Opcode._value2member_map_ else Opcode.PING, index, limit)
+        """Raise Unanswered for the first request that the run ended without answering, else PortLost for the first one
+        whose port went down before.
+        """
+        done = self.results["done"]
+        for wanted in (NOT_ANSWERED, LOST):
+            found = np.flatnonzero(done == wanted)
+            if len(found):
+                index = int(found[0])
+                number = int(batch["header"]["opcode"][index])
+                opcode = Opcode(number) if number in Opcode._value2member_map_ else Opcode.PING
+                if wanted == LOST:
+                    raise PortLost(opcode, index, int(batch["port"][index]))
+                raise Unanswered(opcode, index, limit)
+
+
+class RawEvent(NamedTuple):
+    """An event as the node's ring shows it: its number, whether events were lost since the ring was last empty, and
+    the fields of spec.events.EVENT.
+    """
+
+    sequence: int
+    overflow: bool
+    fields: dict[str, int]
 
 
 class Transport(Protocol):
     """A node that answers batches.
 
     `run` takes a BATCH_DTYPE array and the bytes that its payload offsets point into, and returns when every request is
-    answered or skipped, or after `max_cycles` (by default `cycle_bound`): it never hangs. Requests of one port are
-    executed and answered in array order; between ports only `after` and `handle_from` order them. `idle` and
+    answered, skipped or lost, or after `max_cycles` (by default `cycle_bound`): it never hangs. Requests of one port
+    are executed and answered in array order; between ports only `after`, `handle_from` and `session_from` order them.
+    A `LOST` request is one of a port that was down. A node that is drained answers nothing. `idle` and
     `backpressure` are the probabilities, from 0 to below 1, that a port offers no beat and takes no beat in a cycle,
-    drawn from `seed`. State is kept from run to run.
+    drawn from `seed`. State is kept from run to run. `wait` lets time pass in which no port says anything.
 
-    `retire_model` makes every block of a model unreachable, in effect before the next run. `statistics` are totals
+    `read_register` and `write_register` reach the management registers (spec.node_registers): byte addresses, 32-bit
+    values; RegisterError where no register stands. What a write asks for is in effect before the next run. `events`
+    removes and returns what is in the node's event ring, in order (sw_driver.events makes records of it). `port_down`
+    says that what is behind a port was lost, or is back; `retire_model` makes every block of a model unreachable: both
+    are a register write. After a reset, also one by register, `boot_epoch` is another. `statistics` are totals
     since reset by name; "lockstep_operations" is the number of directory operations that were compared with the golden
     model, or None. `capture` keeps what is needed to see what happened before `cycle` (by default the present) and
     returns a sentence that says where it is.
@@ -87,6 +110,16 @@ class Transport(Protocol):
         max_cycles: int | None = None,
     ) -> RunResult: ...
 
+    def wait(self, cycles: int) -> None: ...
+
+    def read_register(self, address: int) -> int: ...
+
+    def write_register(self, address: int, data: int) -> None: ...
+
+    def events(self) -> list[RawEvent]: ...
+
+    def port_down(self, port: int, down: bool = True) -> None: ...
+
     def retire_model(self, partition: int, model_id: int) -> None: ...
 
     def statistics(self) -> dict[str, Any]: ...
@@ -97,7 +130,9 @@ class Transport(Protocol):
 
 
 def cycle_bound(config: NodeConfig, batch: Batch, idle: float = 0.0, backpressure: float = 0.0) -> int:
-    """Cycles within which any node of `config` has answered the batch: its requests one after the other, doubled."""
+    """Cycles within which any node of `config` has answered the batch: its requests one after the other, doubled, and
+    all the patience that they have.
+    """
     header = batch["header"]
     opcode = header["opcode"]
     beats = np.full(len(batch), config.request_beats + config.response_beats, np.int64)
@@ -106,9 +141,10 @@ def cycle_bound(config: NodeConfig, batch: Batch, idle: float = 0.0, backpressur
     beats[reads] += config.block_beats + config.ports
     digests = batch["payload_bytes"].astype(np.int64) // 32
     turns = np.where(opcode == Opcode.MATCH, digests, 2) * (config.ports + 1)
+    patience = int(batch["patience"].astype(np.int64).sum())
     busy = int((beats + turns).sum()) * 2 + REQUEST_SLACK_CYCLES * len(batch) + RUN_SLACK_CYCLES
     earliest = int(batch["earliest_cycle"].max()) if len(batch) else 0
-    return earliest + int(busy / ((1 - idle) * (1 - backpressure)))
+    return earliest + patience + int(busy / ((1 - idle) * (1 - backpressure)))
 
 
 def check_batch(config: NodeConfig, batch: Batch, payload_bytes: int) -> None:
@@ -116,7 +152,7 @@ def check_batch(config: NodeConfig, batch: Batch, payload_bytes: int) -> None:
     if not len(batch):
         return
     numbers = np.arange(len(batch))
-    for name in ("after", "handle_from"):
+    for name in ("after", "handle_from", "session_from"):
         wrong = np.flatnonzero((batch[name] >= numbers) | (batch[name] < -1))
         if len(wrong):
             index = int(wrong[0])
@@ -130,6 +166,14 @@ def check_batch(config: NodeConfig, batch: Batch, payload_bytes: int) -> None:
     if len(wrong):
         index = int(wrong[0])
         raise ValueError(f"request {index}: its payload ends at byte {int(ends[index])} of {payload_bytes}")
+
+
+def set_port_down(transport: Transport, port: int, down: bool) -> None:
+    """`Transport.port_down` by the register. Used by: transports."""
+    if not 0 <= port < transport.config.ports:
+        raise ValueError(f"port {port} of {transport.config.ports}")
+    mask = transport.read_register(PORT_DOWN_ADDRESS)
+    transport.write_register(PORT_DOWN_ADDRESS, mask | 1 << port if down else mask & ~(1 << port))
 
 
 def check_patterns(idle: float, backpressure: float) -> None:

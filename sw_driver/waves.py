@@ -126,9 +126,7 @@ class _Cursor:
         return self._value
 
 
-def _messages(
-    port: int, direction: str, beats: list[tuple[int, int, bool]], width_bytes: int
-) -> Iterator[Transaction]:
+def _messages(port: int, direction: str, beats: list[tuple[int, int, bool]], width_bytes: int) -> Iterator[Transaction]:
     layout = REQUEST if direction == "req" else RESPONSE
     message = io.BytesIO()
     first_cycle, count = 0, 0

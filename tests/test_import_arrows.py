@@ -38,9 +38,14 @@ RULES = {
     "kvnode.models": Rule((), ()),
     "kvnode.models.config_yaml": Rule((SPEC,), ("yaml",)),
     RTL: Rule((SPEC,), ("amaranth",)),
-    DRIVER: Rule((SPEC, WORKLOADS, "kvnode.models.config_yaml"), ANY),
+    f"{RTL}.csr": Rule((RTL, SPEC), ("amaranth", "systemrdl")),
+    f"{RTL}.csr.generate": Rule((RTL, SPEC), ANY),
+    DRIVER: Rule((SPEC, WORKLOADS, f"{GOLDEN}.crc", "kvnode.models.config_yaml"), ANY),
     f"{DRIVER}.transports": Rule(
         (SPEC, WORKLOADS, DRIVER, GOLDEN, CYCLE, f"{VERIF}.harness", f"{VERIF}.benches.speed"), ANY
+    ),
+    **dict.fromkeys(
+        (f"{DRIVER}.benches", f"{DRIVER}.soak"), Rule((SPEC, WORKLOADS, DRIVER, f"{GOLDEN}.crc", VERIF), ANY)
     ),
     VERIF: Rule(("kvnode",), ANY),
 }
@@ -116,6 +121,7 @@ def test_arrows_hold():
         ("kvnode.sw_driver.cli", "def f():\n    from kvnode.verif import harness", "kvnode.verif.harness"),
         ("kvnode.sw_driver.cli", "import importlib\nimportlib.import_module('kvnode.rtl')", "kvnode.rtl"),
         ("kvnode.sw_driver.transports.rtl", "from kvnode.verif import toolchain", "kvnode.verif"),
+        ("kvnode.sw_driver.benches.leaks", "from kvnode.models.golden import index", "kvnode.models.golden.index"),
         ("kvnode.sw_driver.transports.rtl", "import kvnode", "kvnode"),
     ],
 )
@@ -133,6 +139,8 @@ def test_forbidden_import_is_found(module, line, target):
         ("kvnode.rtl.node.index", "from amaranth.lib import wiring\nfrom ..wheel import Wheel"),
         ("kvnode.sw_driver.transports.golden", "from kvnode.models.golden import node\nfrom ..transport import T"),
         ("kvnode.sw_driver.transports.rtl", "from kvnode.verif.harness import library"),
+        ("kvnode.sw_driver.benches.leaks", "from kvnode.verif.leaks import Leaks"),
+        ("kvnode.sw_driver.soak", "from kvnode.verif.soak import play"),
         ("kvnode.verif.runner", "import kvnode.rtl.wheel, kvnode.models.golden.index, kvnode.sw_driver.client"),
     ],
 )

@@ -5,10 +5,13 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kvnode.models.golden import Difference
+from kvnode.models.spec.batch import BATCH_DTYPE
 from kvnode.models.spec.config import preset
+from kvnode.models.spec.node_registers import PARTITION_FREE_SLOTS_ADDRESS, PARTITION_STRIDE_BYTES
 from kvnode.models.workloads import find_trace, generate, read, traces_folder
 from kvnode.sw_driver import cli
 from kvnode.sw_driver.replay import DataMismatch, Replay
@@ -65,6 +68,32 @@ def test_generated_workload_under_idle_backpressure_and_retired_models(sim):
     report = replay(sim, generate(40), idle=0.1, backpressure=0.3, retire_every=7)
     assert report.models_retired == 5
     assert report.blocks_read > 0
+
+
+def test_moved_conversations_wait_for_the_block_on_its_way(sim):
+    report = replay(sim, generate(60), migrate_percent=40)
+    assert report.sessions["migrated"] > report.sessions["late"] > 0
+    assert report.waits and min(report.waits) > 0 and report.waited_out == 0
+    assert report.leases["granted"] == report.leases["released"] > 0
+    plain = replay(sim, generate(60), sessions=False)
+    assert report.blocks_read == plain.blocks_read
+    assert not plain.waits and plain.sessions["opened"] == 0
+
+
+def test_every_block_that_left_is_counted_under_its_cause():
+    config = preset("tiny")
+    with RtlTransport(config) as transport:
+        report = Replay(transport, generate(60), retire_every=7).run()
+        transport.wait(20_000)
+        rest = transport.run(np.zeros(0, BATCH_DTYPE)).trace
+        free = [
+            transport.read_register(PARTITION_FREE_SLOTS_ADDRESS + number * PARTITION_STRIDE_BYTES)
+            for number in range(len(config.partitions))
+        ]
+    assert rest is not None
+    assert {"CAPACITY", "MODEL"} <= set(report.to_dict()["evictions"])
+    left = sum(report.causes.values()) + np.count_nonzero(rest["cause"])
+    assert left == report.messages["PUT_START", "GRANTED"] - (config.slots - sum(free))
 
 
 @pytest.mark.parametrize("name", TRACES)

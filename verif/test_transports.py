@@ -41,6 +41,26 @@ class TestMessages(_Rtl, contract.MessageContract):
     pass
 
 
+class TestMembers(_Rtl, contract.MemberContract):
+    pass
+
+
+class TestSessions(_Rtl, contract.SessionContract):
+    pass
+
+
+class TestLeases(_Rtl, contract.LeaseContract):
+    pass
+
+
+class TestRegisters(_Rtl, contract.RegisterContract):
+    pass
+
+
+class TestEvents(_Rtl, contract.EventContract):
+    pass
+
+
 @pytest.mark.long
 class TestBatchesOnSim(_Rtl, contract.BatchContract):
     PRESET = "sim"

@@ -9,8 +9,8 @@ _KEPT_PLACES = 1 << 16
 
 
 @lru_cache(_KEPT_PLACES)
-def _halves(digest: int, model_id: int, group: int, epoch: int, seed: int) -> tuple[int, int]:
-    return place(fold(digest) ^ whitening(model_id, group, epoch), seed)
+def _halves(digest: int, model_id: int, group: int, epoch: int, session: int, seed: int) -> tuple[int, int]:
+    return place(fold(digest) ^ whitening(model_id, group, epoch, session), seed)
 
 
 class Index:
@@ -30,9 +30,9 @@ class Index:
         self._slots: dict[tuple[int, int], int] = {}
         self._valid = [0] * (1 << rows_log2), [0] * (1 << rows_log2)
 
-    def place(self, digest: int, model_id: int, group: int, epoch: int) -> tuple[int, int]:
-        """(first row, tag) of a key: the name of its candidate pair."""
-        left, right = _halves(digest, model_id, group, epoch, self.seed)
+    def place(self, digest: int, model_id: int, group: int, epoch: int, session: int = 0) -> tuple[int, int]:
+        """(first row, tag) of a key: the name of its candidate pair. `session`: that of a private key."""
+        left, right = _halves(digest, model_id, group, epoch, session, self.seed)
         return right & self._row_mask, left & self._tag_mask
 
     def find(self, pair: tuple[int, int]) -> int | None:

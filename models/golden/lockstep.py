@@ -1,44 +1,41 @@
 """Step the golden node with the trace records of a run; any difference stops it (ARCHITECTURE section 15)."""
 
+import enum
 from collections import deque
 from typing import Any, NoReturn
 
+from ..spec.causes import Cause
 from ..spec.config import NodeConfig
-from ..spec.enums import SWEEPER_KINDS, Kind, State, Status
+from ..spec.enums import KIND_OF_OPCODE, SWEEPER_KINDS, Kind, State, Status
 from ..spec.messages import TRACE, TraceFlag
 from ..spec.policy import CLASS_COUNT
+from ..spec.requests import MAX_MEMBERS, PUBLIC_OPCODES
+from ..spec.settings import Setting
 from .directory import Operation, Result
 from .node import GoldenNode
 
 _NAMES = tuple(TRACE.fields)
-_COMPARED = (
-    ("status", "status"),
-    ("state_before", "state_before"),
-    ("state_after", "state_after"),
-    ("block_slot", "slot"),
-    ("block_generation", "generation"),
-    ("block_length", "length"),
-    ("accepted", "accepted"),
-    ("landed", "landed"),
-    ("age", "age"),
-    ("free_count", "free_count"),
-    ("epoch", "epoch"),
-)
+_COLUMN = {name: position for position, name in enumerate(_NAMES)}
+#: Where an operation's own fields lie in a record, and those of its result (but the status).
+_ASKED = slice(_COLUMN["owner"], _COLUMN["digest"])
+_DONE = slice(_COLUMN["state_before"], None)
+_COMPARED = ("status", *_NAMES[_DONE])
+_FLAGS, _DIGEST, _STATUS, _BLOCK_DIGEST = (_COLUMN[name] for name in ("flags", "digest", "status", "block_digest"))
+#: Result names its block's fields without the prefix.
+_ATTRIBUTES = tuple(name.removeprefix("block_") for name in _COMPARED)
+_KEPT = len(_COMPARED)
+_BLOCK_DIGEST_KEPT = _COMPARED.index("block_digest")
+
+_SWEEPERS_OWN = (
+    *SWEEPER_KINDS, Kind.RETIRE_MODEL, Kind.EXPIRE_SESSION, Kind.PORT_DOWN, Kind.CONFIGURE,
+)  # fmt: skip
+_PUBLIC_KINDS = frozenset(int(KIND_OF_OPCODE[opcode]) for opcode in PUBLIC_OPCODES) | {int(Kind.ANSWER)}
+_PRESENT = TraceFlag.PRESENT
 
 
-_SWEEPERS_OWN = (*SWEEPER_KINDS, Kind.RETIRE_MODEL)
-
-
-def _name(kind: type[Kind] | type[Status] | type[State], value: int) -> str:
+def _name(kind: type[enum.IntEnum], value: int) -> str:
     """Name of a member, or the bare number where there is none: what is described may be nonsense."""
     return kind(value).name if value in kind._value2member_map_ else str(value)
-
-
-#: Fields of a trace record that are the operation's, and those that are its result's.
-_OF_THE_OPERATION = (
-    "owner", "kind", "partition", "model_id", "group", "klass", "slot", "generation", "offset", "length", "digest",
-)  # fmt: skip
-_OF_THE_RESULT = ("status", "state_before", "state_after", "accepted", "landed", "age", "free_count", "epoch")
 
 
 def trace_record(order: int, cycle: int, op: Operation, result: Result) -> bytes:
@@ -46,16 +43,10 @@ def trace_record(order: int, cycle: int, op: Operation, result: Result) -> bytes
 
     Used by: tests that make traces without RTL.
     """
-    flags = (
-        op.by_handle * TraceFlag.BY_HANDLE
-        | op.chain_first * TraceFlag.CHAIN_FIRST
-        | op.whole * TraceFlag.WHOLE
-        | result.present * TraceFlag.PRESENT
-    )
-    asked = {name: getattr(op, name) for name in _OF_THE_OPERATION}
-    done = {name: getattr(result, name) for name in _OF_THE_RESULT}
-    block = {f"block_{name}": getattr(result, name) for name in ("slot", "generation", "length")}
-    return TRACE.pack(order=order, cycle=cycle, flags=flags, **asked, **done, **block)
+    record: dict[str, int] = op._asdict()
+    record |= {name: int(getattr(result, attribute)) for name, attribute in zip(_COMPARED, _ATTRIBUTES)}
+    record["flags"] = op.flags | (_PRESENT if result.present else 0)
+    return TRACE.pack(order=order, cycle=cycle, **record)
 
 
 def describe(record: dict[str, Any]) -> str:
@@ -109,84 +100,86 @@ class Lockstep:
 
     def step(self, row: tuple[Any, ...]) -> Result:
         """Step it with one record, given as a tuple in the layout's order; returns what the operation did."""
-        (
-            order, cycle, owner, kind, status, _, _, partition, group, klass, flags, _, model_id, _,
-            slot, generation, offset, length, *_, digest,
-        ) = row  # fmt: skip
+        order, cycle = row[0], row[1]
+        op = Operation._make((*row[_ASKED], int.from_bytes(row[_DIGEST], "little")))
+        if op.flags & _PRESENT:
+            op = op._replace(flags=op.flags & ~_PRESENT)
         if order != self.operations:
             self._fail(row, f"order {order} follows {self.operations - 1}: records were lost")
         if cycle <= self._cycle:
             self._fail(row, f"cycle {cycle} follows cycle {self._cycle}")
-        if kind not in Kind._value2member_map_ or partition >= len(self.node.partitions):
-            self._fail(row, f"kind {kind} in partition {partition} does not exist")
-        ports = self.node.config.ports
-        if owner < ports and self.node.config.partition_of_port[owner] != partition:
-            self._fail(row, f"port {owner} does not own partition {partition}")
-        if (owner == ports) != (kind in _SWEEPERS_OWN) or owner > ports:
-            self._fail(row, f"{Kind(kind).name} cannot come from owner {owner}")
-        if model_id >= self.node.config.models or klass >= CLASS_COUNT or status not in Status._value2member_map_:
-            self._fail(row, f"model {model_id}, class {klass} or status {status} does not exist")
-        part = self.node.partitions[partition]
-        if kind == Kind.VISIT and slot != part.hand:
-            self._fail(row, f"the sweeper visits slot {slot}, its hand is at {part.hand}")
-        if kind == Kind.PATROL and slot != part.patrol:
-            self._fail(row, f"the sweeper patrols slot {slot}, its patrol is at {part.patrol}")
-        if kind == Kind.RETIRE_MODEL and partition in self._owed:
-            self._fail(row, "a second model is retired before the patrol has made the step that the first one owes")
-        if kind == Kind.RETIRE_MODEL:
-            self._owed.add(partition)
-        elif kind == Kind.PATROL:
-            self._owed.discard(partition)
-        if kind == Kind.REAP and (not part.retire_queue or slot != part.retire_queue[0]):
-            self._fail(row, f"the sweeper reaps slot {slot}, retiring are {list(part.retire_queue)[:4]}")
-        if slot >= part.slots:
-            self._fail(row, f"slot {slot} is outside of the partition's {part.slots}")
-        operation = Operation(
-            owner,
-            Kind(kind),
-            partition,
-            model_id,
-            group,
-            klass,
-            bool(flags & TraceFlag.BY_HANDLE),
-            slot,
-            generation,
-            offset,
-            length,
-            int.from_bytes(digest, "little"),
-            bool(flags & TraceFlag.CHAIN_FIRST),
-            bool(flags & TraceFlag.WHOLE),
-            Status(status) if kind == Kind.ANSWER else Status.OK,
-        )
+        self._check_possible(row, op)
         try:
-            result = self.node.operate(operation, cycle)
-        except KeyError as error:
-            self._fail(row, f"the state table has no {error}")
+            result = self.node.operate(op, cycle)
+        except (KeyError, AssertionError) as error:
+            self._fail(row, f"the golden model cannot follow: {error!r}")
+        theirs = (row[_STATUS], *row[_DONE])
+        ours = result[:_KEPT]
         if (
-            result.status, result.state_before, result.state_after, result.epoch, result.slot, result.generation,
-            result.length, result.accepted, result.landed, result.free_count, result.age, result.present,
-        ) != (
-            status, row[5], row[6], row[13], row[18], row[19], row[20], row[21], row[22], row[23], row[11],
-            bool(flags & TraceFlag.PRESENT),
-        ):  # fmt: skip
+            ours[:_BLOCK_DIGEST_KEPT] != theirs[:_BLOCK_DIGEST_KEPT]
+            or ours[_BLOCK_DIGEST_KEPT + 1 :] != theirs[_BLOCK_DIGEST_KEPT + 1 :]
+            or result.digest != int.from_bytes(row[_BLOCK_DIGEST], "little")
+            or result.present != (row[_FLAGS] & _PRESENT != 0)
+        ):
             self._fail(row, self._explain(row, result))
         self._last.append(row)
         self.operations += 1
         self._cycle = cycle
         return result
 
+    def _check_possible(self, row: tuple[Any, ...], op: Operation) -> None:
+        """Whether a node may make this operation at all, and the sweeper this one now."""
+        owner, kind, slot, config = op.owner, op.kind, op.slot, self.node.config
+        ports = config.ports
+        if kind not in Kind._value2member_map_ or op.partition >= len(self.node.partitions):
+            self._fail(row, f"kind {kind} in partition {op.partition} does not exist")
+        if owner < ports and config.partition_of_port[owner] != op.partition:
+            if op.partition != config.public_partition or kind not in _PUBLIC_KINDS or op.session:
+                self._fail(row, f"port {owner} does not own partition {op.partition}")
+        if owner > ports or (owner == ports) != (kind in _SWEEPERS_OWN):
+            self._fail(row, f"{Kind(kind).name} cannot come from owner {owner}")
+        if op.model_id >= config.models or op.klass >= CLASS_COUNT or op.status not in Status._value2member_map_:
+            self._fail(row, f"model {op.model_id}, class {op.klass} or status {op.status} does not exist")
+        part = self.node.partitions[op.partition]
+        if slot >= part.slots or op.member >= MAX_MEMBERS:
+            self._fail(
+                row, f"slot {slot} is outside of the partition's {part.slots}, or member {op.member} of {MAX_MEMBERS}"
+            )
+        if owner < ports:
+            return
+        for looks, name, place, hand in (
+            (Kind.VISIT, "slot", slot, part.hand),
+            (Kind.PATROL, "slot", slot, part.patrol),
+            (Kind.EXPIRE_FILL, "fill row", op.row, part.fill_hand),
+            (Kind.EXPIRE_LEASE, "lease row", op.row, part.lease_hand),
+            (Kind.EXPIRE_SESSION, "session row", op.row, part.session_hand),
+        ):
+            if kind == looks and place != hand:
+                self._fail(row, f"the sweeper looks ({looks.name}) at {name} {place}, its hand is at {hand}")
+        if kind == Kind.RETIRE_MODEL and op.partition in self._owed:
+            self._fail(row, "a second model is retired before the patrol has made the step that the first one owes")
+        if kind == Kind.RETIRE_MODEL:
+            self._owed.add(op.partition)
+        elif kind == Kind.PATROL:
+            self._owed.discard(op.partition)
+        if kind == Kind.REAP and (not part.retire_queue or slot != part.retire_queue[0]):
+            self._fail(row, f"the sweeper reaps slot {slot}, retiring are {list(part.retire_queue)[:4]}")
+        if kind == Kind.CONFIGURE and op.row >= len(Setting):
+            self._fail(row, f"there is no setting {op.row}")
+
     def _explain(self, row: tuple[Any, ...], result: Result) -> str:
         record = dict(zip(_NAMES, row, strict=True))
-        names: dict[str, Any] = {"status": Status, "state_before": State, "state_after": State}
+        record["block_digest"] = int.from_bytes(record["block_digest"], "little")
+        names: dict[str, Any] = {"status": Status, "state_before": State, "state_after": State, "cause": Cause}
         parts = []
-        for field, attribute in _COMPARED:
+        for field, attribute in zip(_COMPARED, _ATTRIBUTES):
             ours, theirs = getattr(result, attribute), record[field]
             if ours != theirs:
                 show = names.get(field, int)
                 if theirs not in getattr(show, "_value2member_map_", (theirs,)):
                     show = int
                 parts.append(f"{field} is {show(theirs)!r} in RTL, {show(ours)!r} in golden")
-        if result.present != bool(record["flags"] & TraceFlag.PRESENT):
+        if result.present != bool(record["flags"] & _PRESENT):
             parts.append(f"present is {not result.present} in RTL, {result.present} in golden")
         return "; ".join(parts)
 

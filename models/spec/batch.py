@@ -27,25 +27,34 @@ TRACE_DTYPE = dtype_of(TRACE)
 #: A batch of requests, sent per port in array order. `after`: index of an earlier request that must be answered before
 #: this one is sent, or -1. `handle_from`: index of an earlier request whose response's handle is copied into this one's
 #: header before it is sent, or -1; it also waits for that answer, and when that answer carries no handle (its status is
-#: none of GRANTED, HIT, OK) this request is skipped. `earliest_cycle`: counted from the start of the run.
+#: none of GRANTED, HIT, OK) this request is skipped; with ResponseFlag.LEASED the lease is copied as well.
+#: `session_from` does the same for the session and its epoch, from an answer to a session operation, which must be OK.
+#: `earliest_cycle`: counted from the start of the run. `patience`: while so many cycles have not passed since the
+#: request was first sent, an answer NOT_READY is not the last: nothing else is sent on the port until it is woken or
+#: the time is over, and then the request is sent again. 0: it is asked once.
 BATCH_DTYPE = np.dtype(
     [
         ("port", "<u4"),
         ("after", "<i4"),
         ("handle_from", "<i4"),
+        ("session_from", "<i4"),
         ("payload_bytes", "<u4"),
         ("payload_offset", "<u8"),
+        ("patience", "<u4"),
         ("earliest_cycle", "<u8"),
         ("header", REQUEST_DTYPE),
     ]
 )
 
-#: One result per request. `done`: 0 not answered when the run ended, 1 answered, 2 skipped (a skipped request counts as
-#: answered for those that wait for it). Cycles count from reset: `sent_cycle` the last beat of the request was
-#: accepted, `first_cycle` and `last_cycle` the first and last beat of the response were taken. `data_*`: the payload.
+#: One result per request. `done`: 0 not answered when the run ended, 1 answered, 2 skipped, 3 lost (its port went down
+#: before it was answered; whether it was executed is not known). A request that was skipped or lost counts as answered
+#: for those that wait for it, and gives no handle and no session. `tries`: how often it was sent. Cycles count from
+#: reset: `sent_cycle` the last beat of the request was accepted, `first_cycle` and `last_cycle` the first and last beat
+#: of the response were taken. `data_*`: the payload.
 RESULT_DTYPE = np.dtype(
     [
         ("done", "<u4"),
+        ("tries", "<u4"),
         ("data_bytes", "<u4"),
         ("data_offset", "<u8"),
         ("sent_cycle", "<u8"),

@@ -27,15 +27,24 @@ class Opcode(enum.IntEnum):
     SESSION_CLOSE = 15
 
 
-#: What the node of this version executes; every other opcode answers BAD_REQUEST.
-SUPPORTED_OPCODES = tuple(op for op in Opcode if op <= Opcode.DROP)
-
-
 class Flag(enum.IntFlag):
     """Bits of the request's `flags` byte."""
 
-    #: The `digest` field holds a handle (slot, generation, boot_epoch) instead of a digest.
+    #: The `digest` field holds a HANDLE instead of a digest.
     BY_HANDLE = 1
+    #: LOOKUP, MATCH: lock what is found, in the same operation.
+    LEASE = 2
+    #: The key is one of the session's own: no other session finds the block, and it goes when the session is closed.
+    PRIVATE = 4
+
+
+class ResponseFlag(enum.IntFlag):
+    """Bits of the response's `flags` byte."""
+
+    #: Not an answer: something that this port waits for has happened (NOT_READY); ask again.
+    WAKE = 1
+    #: `watermark` holds the lease that was granted; behind a MATCH, each digest's handle follows as payload.
+    LEASED = 2
 
 
 class Status(enum.IntEnum):
@@ -88,8 +97,10 @@ class Kind(enum.IntEnum):
     """Operation of the directory pipeline; also the `kind` of a trace record.
 
     ANSWER changes nothing and answers the status the port decided on (a ping, or a refused message). LAND is issued by
-    a port when the last beat of a WRITE is in the store. The rest are the sweeper's: VISIT is a step of the eviction
-    clock, PATROL a look for blocks of retired models, REAP frees a slot, RETIRE_MODEL raises a model's epoch.
+    a port when the last beat of a WRITE is in the store. The rest from VISIT on are the sweeper's: VISIT is a step of
+    the eviction clock, PATROL a look for blocks that nobody can find any more, REAP frees a slot, RETIRE_MODEL raises a
+    model's epoch, PORT_DOWN begins to take back what a port holds, CONFIGURE changes a setting, POISON marks a block
+    whose bytes are damaged, the EXPIRE_* look at one row each.
     """
 
     ANSWER = 0
@@ -102,24 +113,31 @@ class Kind(enum.IntEnum):
     PUT_END = 7
     PUT_REVOKE = 8
     DROP = 9
-    VISIT = 10
-    REAP = 11
-    RETIRE_MODEL = 12
-    PATROL = 13
+    LEASE = 10
+    RELEASE = 11
+    RELEASE_ALL = 12
+    SESSION_OPEN = 13
+    SESSION_FENCE = 14
+    SESSION_MIGRATE = 15
+    SESSION_CLOSE = 16
+    VISIT = 17
+    PATROL = 18
+    REAP = 19
+    EXPIRE_FILL = 20
+    EXPIRE_LEASE = 21
+    EXPIRE_SESSION = 22
+    RETIRE_MODEL = 23
+    PORT_DOWN = 24
+    CONFIGURE = 25
+    POISON = 26
 
 
-#: Operations of the sweeper on the slot that they name.
-SWEEPER_KINDS = (Kind.VISIT, Kind.REAP, Kind.PATROL)
+#: The sweeper's operations on the slot that they name.
+SWEEPER_KINDS = (Kind.VISIT, Kind.PATROL, Kind.REAP, Kind.EXPIRE_FILL, Kind.EXPIRE_LEASE, Kind.POISON)
+#: Operations on a row of the session table.
+SESSION_KINDS = (Kind.SESSION_OPEN, Kind.SESSION_FENCE, Kind.SESSION_MIGRATE, Kind.SESSION_CLOSE, Kind.EXPIRE_SESSION)
+#: Operations that meet no block.
+BLOCKLESS_KINDS = (Kind.ANSWER, Kind.RELEASE_ALL, *SESSION_KINDS, Kind.RETIRE_MODEL, Kind.PORT_DOWN, Kind.CONFIGURE)
 
 #: The operation a port issues for a well-formed request of each opcode.
-KIND_OF_OPCODE = {
-    Opcode.PING: Kind.ANSWER,
-    Opcode.LOOKUP: Kind.LOOKUP,
-    Opcode.MATCH: Kind.MATCH,
-    Opcode.READ: Kind.READ,
-    Opcode.PUT_START: Kind.PUT_START,
-    Opcode.WRITE: Kind.WRITE,
-    Opcode.PUT_END: Kind.PUT_END,
-    Opcode.PUT_REVOKE: Kind.PUT_REVOKE,
-    Opcode.DROP: Kind.DROP,
-}
+KIND_OF_OPCODE = {opcode: Kind.ANSWER if opcode == Opcode.PING else Kind[opcode.name] for opcode in Opcode}

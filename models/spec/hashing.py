@@ -26,9 +26,21 @@ def _rotl64(value: int, count: int) -> int:
     return ((value << count) | (value >> (64 - count))) & _MASK64
 
 
-def whitening(model_id: int, group: int, epoch: int) -> int:
-    """64 bits that set models, epochs and groups apart."""
-    return model_id | group << 16 | epoch << 24
+#: Bits of a session's number below the highest.
+_NUMBER_BITS = 31
+
+
+def whitening(model_id: int, group: int, epoch: int, session: int = 0) -> int:
+    """64 bits that set models, epochs and groups apart. `session`: the number of the one that the key is private to.
+
+    Models, groups and epochs stand from the lowest bit upwards, the session from the highest downwards.
+    """
+    whitened = model_id ^ group << 16 ^ epoch << 24
+    if session:
+        whitened ^= session >> _NUMBER_BITS << 63
+        for bit in range(_NUMBER_BITS):
+            whitened ^= (session >> bit & 1) << 62 - bit
+    return whitened
 
 
 def fold(digest: int) -> int:

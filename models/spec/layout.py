@@ -48,7 +48,7 @@ class Layout:
         sizes = {name: field.size_bytes for name, field in self.fields.items()}
         self._struct = struct.Struct("<" + "".join(_STRUCT_CODES.get(size, f"{size}s") for size in sizes.values()))
         self._raw = {name: size for name, size in sizes.items() if size not in _STRUCT_CODES}
-        self._zeros = dict.fromkeys(self.fields, 0)
+        self._names, self._zeros = tuple(self.fields), dict.fromkeys(self.fields, 0)
 
     def pack(self, **values: int) -> bytes:
         """Bytes of the layout; fields not named are zero.
@@ -75,9 +75,12 @@ class Layout:
 
     def unpack(self, data: bytes) -> dict[str, int]:
         """Field values of exactly `size_bytes` bytes; raises ValueError for any other length."""
-        if len(data) != self.size_bytes:
-            raise ValueError(f"layout {self.name} takes {self.size_bytes} bytes, not {len(data)}")
-        values = dict(zip(self.fields, self._struct.unpack(data)))
+        try:
+            row = self._struct.unpack(data)
+        except struct.error:
+            raise ValueError(f"layout {self.name} takes {self.size_bytes} bytes, not {len(data)}") from None
+        values: dict[str, Any] = self._zeros.copy()
+        values.update(zip(self._names, row))
         for name in self._raw:
             values[name] = int.from_bytes(values[name], "little")
         return values

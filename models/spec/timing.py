@@ -13,6 +13,9 @@ DIRECTORY_LATENCY_CYCLES = STATE_COMMIT_STAGE + 1
 #: where the state commits and granted where the index commits.
 FILL_ROW_RELEASE_CYCLES = STATE_COMMIT_STAGE - INDEX_COMMIT_STAGE + 1
 
+#: Own turns of the sweeper in a partition until the same look or command comes round again.
+SWEEP_ROUND = 8
+
 #: Cycles from the issue of a beat's read until its place in the port's data FIFO can be given to another, at best.
 STORE_READ_CYCLES = 5
 

@@ -3,10 +3,11 @@
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from kvnode.models.spec.config import NodeConfig
 
-from ..layouts import AGE_BITS, CLASS_BITS, STATE_BITS, Shapes, index_bits
+from ..layouts import AGE_BITS, CLASS_BITS, CRC_BITS, STATE_BITS, TICK_BITS, Shapes, index_bits
 from ..memory import Ram
 from ..ownership import By, Owned
 
@@ -22,6 +23,11 @@ def state_layout(config: NodeConfig) -> data.StructLayout:
             "klass": CLASS_BITS,
             "age": AGE_BITS,
             "fill_row": shapes.fill_row_bits,
+            "crc": CRC_BITS,
+            "leases": bits_for(config.leases),
+            "timed": 1,
+            "until": TICK_BITS,
+            "poisoned": 1,
         }
     )
 
@@ -35,6 +41,8 @@ def key_layout(config: NodeConfig) -> data.StructLayout:
             "model_id": shapes.model_bits,
             "group": 8,
             "epoch": config.epoch_bits,
+            "session": shapes.session_bits,
+            "private": 1,
             "where": shapes.where,
         }
     )

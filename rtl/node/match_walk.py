@@ -5,8 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from kvnode.models.spec.config import NodeConfig
+from kvnode.models.spec.enums import Status
 
-from ..layouts import Shapes, index_bits
+from ..layouts import STATUS_BITS, Shapes, index_bits
 from ..ownership import By, Owned
 
 DIGEST_BYTES = 32
@@ -16,10 +17,10 @@ class MatchWalk(wiring.Component):
     """Takes the payload of one MATCH at a time.
 
     Ports: while `active`, `payload` is the message's payload and `expected` the number of digests announced. `ask`
-    offers `digest` for a lookup (`first` for the first of the message) until `taken`; `returned` with `hit` gives the
-    answers in their order. `over` says that the payload has ended and every lookup has come back: then `hits` is the
-    number of leading hits and `wrong` says that the payload is not as announced. `clear` makes ready for the next
-    message.
+    offers `digest` for a lookup (`first` for the first of the message) until `taken`; `returned` with `status` gives
+    the answers in their order, and `counts` says that this one is a leading hit. `over` says that the payload has ended
+    and every lookup has come back: then `hits` is the number of leading hits, `first_status` the first answer, and
+    `wrong` says that the payload is not as announced. `clear` makes ready for the next message.
 
     A digest behind a miss, or beyond those announced, is dropped unasked. In narrow ports a digest takes several beats;
     in wide ones a beat holds two, and the last may be padding.
@@ -42,8 +43,10 @@ class MatchWalk(wiring.Component):
                 "first": Out(1),
                 "taken": In(1),
                 "returned": In(1),
-                "hit": In(1),
+                "status": In(STATUS_BITS),
+                "counts": Out(1),
                 "over": Out(1),
+                "first_status": Out(STATUS_BITS),
                 "hits": Out(count_bits),
                 "wrong": Out(1),
                 "clear": In(1),
@@ -96,10 +99,13 @@ class MatchWalk(wiring.Component):
             if config.digest_bits < digest_bits:
                 with m.If((staged[config.digest_bits : digest_bits] != 0) & (arrived < self.expected)):
                     m.d.sync += torn.eq(1)
-        with m.If(self.returned & ~self.hit):
+        hit = self.status == Status.HIT
+        m.d.comb += self.counts.eq(self.returned & hit & ~missed)
+        with m.If(self.returned & ~hit):
             m.d.sync += missed.eq(1)
-        with m.If(self.returned & self.hit & ~missed):
-            m.d.sync += self.hits.eq(self.hits + 1)
+        with m.If(self.returned & (back == 0)):
+            m.d.sync += self.first_status.eq(self.status)
+        m.d.sync += self.hits.eq(self.hits + self.counts)
 
         padding = digests_per_beat - 1
         m.d.comb += self.wrong.eq((arrived < self.expected) | (arrived > self.expected + padding) | torn)

@@ -1,4 +1,4 @@
-"""What each partition owns outright: its constants, and its free list of slots."""
+"""What each partition owns outright: its free list of slots, and its queue of those that retire."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -14,7 +14,8 @@ from ..ownership import By, Owned
 class FreeLists(wiring.Component):
     """Free slots of every partition: those never used in order of their number, then those given back, oldest first.
 
-    Contract, for one operation per cycle: `s5_any` says that `s5_partition` has a free slot and `s5_slot` is the next;
+    Contract, for one operation per cycle: `s5_any` says that `s5_partition` has a free slot, `s5_count` how many, and
+    `s5_slot` is the next;
     `pop` takes it, `push` gives `push_slot` back; both are seen by the operation that is at stage 5 in the next cycle.
     `s4_partition` is the partition that is at stage 5 a cycle later. `s6_count` is the number of free slots after
     the operation.
@@ -46,8 +47,10 @@ class FreeLists(wiring.Component):
                 "s4_partition": In(partition_bits),
                 "s5_partition": In(partition_bits),
                 "s5_any": Out(1),
+                "s5_count": Out(slot_bits + 1),
                 "s5_slot": Out(slot_bits),
                 "s6_count": Out(slot_bits + 1),
+                "counts": Out(slot_bits + 1).array(len(config.partitions)),
                 "pop": In(1),
                 "push": In(1),
                 "push_slot": In(slot_bits),
@@ -108,6 +111,7 @@ class FreeLists(wiring.Component):
             unused_slot.eq(Array(unused[i][:-1] for i in range(count))[self.s5_partition]),
             free_count.eq(Array(free)[self.s5_partition]),
             self.s5_any.eq(free_count != 0),
+            self.s5_count.eq(free_count),
             self.s5_slot.eq(Mux(unused_left, unused_slot, first)),
         ]
         pop_list = self.pop & ~unused_left
@@ -118,6 +122,7 @@ class FreeLists(wiring.Component):
             self.s6_count.eq(free_count - self.pop + self.push),
         ]
         for i in range(count):
+            m.d.comb += self.counts[i].eq(free[i])
             with m.If(self.s5_partition == i):
                 m.d.sync += [
                     unused[i].eq(unused[i] + (self.pop & unused_left)),

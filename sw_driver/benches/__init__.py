@@ -11,7 +11,7 @@ from rich.table import Table
 
 from kvnode.models.spec.config import NodeConfig
 
-NAMES = ("directory", "store", "index", "golden", "sim", "policy")
+NAMES = ("directory", "store", "index", "golden", "sim", "policy", "migration", "members", "isolation", "leaks")
 
 #: Told what is being measured, for the progress line.
 Progress = Callable[[str], None]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kvnode.models.spec.config import NodeConfig, preset
-from kvnode.models.spec.enums import Opcode, Status
+from kvnode.models.spec.enums import Kind, Opcode, Status
 
 from ..batch import BatchBuilder, blank_requests, digest_array
 from ..keys import block_digest
@@ -20,8 +20,8 @@ WHEELS_BETWEEN = 8
 
 def run(config: NodeConfig | None, quick: bool, progress: Progress) -> Bench:
     """Saturation with LOOKUPs on all ports (a port can send one in three cycles, more than the directory can start), in
-    the middle half of the run, the sweeper's turns included; then single lookups at one fixed phase of the wheel, hits
-    and misses mixed at random."""
+    the middle half of the run, the sweeper's turns included; then long MATCHes on all ports; then single lookups at one
+    fixed phase of the wheel, hits and misses mixed at random."""
     config = config or preset("sim")
     bench = Bench("directory", config.name)
     count = QUICK_LOOKUPS if quick else LOOKUPS
@@ -33,6 +33,8 @@ def run(config: NodeConfig | None, quick: bool, progress: Progress) -> Bench:
             digests = _store(transport)
             bench.add(metric, _saturated(transport, digests, count), "operations per cycle", "1")
             if sharing == "strict":
+                progress("digests of MATCH")
+                bench.add("match_digests_per_turn", _match(transport, count), "digests per own turn, worst port", "1")
                 progress(f"latency of {count:,} lookups")
                 latency, hits = _latency(transport, digests, count)
         finally:
@@ -68,6 +70,32 @@ def _saturated(transport: Transport, digests: list[bytes], count: int) -> float:
     quarter = int(cycles[-1] - cycles[0]) // 4
     first, last = int(cycles[0]) + quarter, int(cycles[0]) + 3 * quarter
     return int(((cycles >= first) & (cycles < last)).sum()) / (last - first)
+
+
+def _match(transport: Transport, count: int) -> float:
+    """Digests that a port looks up per turn of its own, inside MATCHes as long as they can be, all of them hits: the
+    mean over the steady state, from the second digest of each MATCH on, of the worst port."""
+    config = transport.config
+    long = config.max_match_digests
+    digests = [block_digest(0, 0, number % STORED, config.digest_bits) for number in range(long)]
+    builder = BatchBuilder(config)
+    for _ in range(max(2, count // (config.ports * long))):
+        for port in range(config.ports):
+            builder.match(port, digests)
+    batch, payload = builder.build()
+    result = transport.run(batch, payload)
+    result.require_answers(batch)
+    found = result.results["header"]["count"]
+    if not (found == long).all():
+        raise AssertionError(f"a MATCH of {long} stored blocks found {found.min()}")
+    assert result.trace is not None
+    rates = []
+    for port in range(config.ports):
+        own = result.trace[(result.trace["owner"] == port) & (result.trace["kind"] == Kind.MATCH)]
+        cycles = own["cycle"].astype(np.int64).reshape(-1, long)
+        turns = (cycles[:, -1] - cycles[:, 0]).sum() / (config.ports + 1)
+        rates.append(len(cycles) * (long - 1) / turns)
+    return float(min(rates))
 
 
 def _lookups(transport: Transport, digests: list[bytes], count: int) -> Batch:

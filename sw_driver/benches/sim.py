@@ -23,12 +23,12 @@ def run(config: NodeConfig | None, quick: bool, progress: Progress) -> Bench:
     transport = open_transport("rtl", config, progress=progress)
     try:
         progress("replay")
-        report = Replay(transport, trace).run()
+        report = Replay(transport, trace, sessions=False).run()
     finally:
         transport.close()
     bench.add("cycles_per_second", report.cycles / report.run_s, "cycles/s, in lockstep")
     bench.add("operations_per_second", report.operations / report.run_s, "directory operations/s, in lockstep")
-    expansion = Expansion(trace, config)
+    expansion = Expansion(trace, config, sessions=False)
     jobs = expansion.jobs(range(SHARED_REQUESTS))
     batch, payload = expansion.transfer_batch(jobs).build()
     transport = open_transport("rtl", config, progress=progress)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kvnode.models.golden.crc import crc32c
 from kvnode.models.spec.config import NodeConfig, PartitionConfig, preset
 from kvnode.models.spec.enums import Opcode, Status
 
@@ -26,12 +27,15 @@ BLOCKS_PER_PORT = 2
 #: Blocks that a port has started before the one that it writes is whole.
 STARTED_AHEAD = 2
 READ_LIMITS = {4: ">= 0.992", 64: ">= 0.999"}
+#: Beats of a run, and beats from one run to the next, of two-dimensional READs: these modulo four and eight banks tell
+#: whether the next run begins at the bank that the last one ended at.
+RUNS = ((8, 8), (8, 16), (8, 24), (4, 12), (4, 8), (8, 9), (8, 15), (1, 8))
 
 
 def run(config: NodeConfig | None, quick: bool, progress: Progress) -> Bench:
     """Every figure is the worst port's, from the end of its second transfer to the end of its last but one: the steady
     state, with everything that the link carries between. Reads of all ports: of different blocks, of one block, of one
-    port alone; reads and writes of all ports at once."""
+    port alone, of blocks in runs; reads and writes of all ports at once."""
     config = config or preset("sim")
     bench = Bench("store", config.name)
     beats = QUICK_BEATS if quick else BEATS
@@ -52,6 +56,14 @@ def run(config: NodeConfig | None, quick: bool, progress: Progress) -> Bench:
             limit = ">= 0.99" if size_kib == 64 else ""
             bench.add(f"read_{size_kib}KiB_while_writing", reads, unit, limit)
             bench.add(f"write_{size_kib}KiB_while_reading", writes, unit, limit)
+            if size_kib == 64:
+                progress("two-dimensional reads")
+                for run_beats, stride_beats in RUNS:
+                    rate = _runs(transport, blocks, run_beats, stride_beats, count)
+                    follows = (stride_beats - run_beats) % config.ports == 0
+                    bench.add(
+                        f"read_64KiB_runs_of_{run_beats}_every_{stride_beats}", rate, unit, ">= 0.99" if follows else ""
+                    )
             if size_kib == 4:
                 progress("first beats")
                 first_beat = _first_beat(transport, blocks)
@@ -103,6 +115,22 @@ def _reads(transport: Transport, choice: list[list[int]], blocks: list[bytes], c
     return min(_rate(transport, batch, result, port, Opcode.READ) for port in range(len(choice)))
 
 
+def _runs(transport: Transport, blocks: list[bytes], run_beats: int, stride_beats: int, count: int) -> float:
+    """READs of as many runs as a block has, on all ports, each of its own block."""
+    config = transport.config
+    beat, runs = config.beat_bytes, (config.block_beats - run_beats) // stride_beats + 1
+    builder = BatchBuilder(config)
+    found = [builder.add(Opcode.LOOKUP, port, digest=digest) for port, digest in enumerate(blocks[::BLOCKS_PER_PORT])]
+    for _ in range(max(6, count * config.block_beats // (runs * run_beats))):
+        for port, handle in enumerate(found):
+            builder.add(
+                Opcode.READ, port, by_handle=True, handle_from=handle, length=run_beats * beat,
+                stride=stride_beats * beat, count=runs,
+            )  # fmt: skip
+    batch, result = _run(transport, builder)
+    return min(_rate(transport, batch, result, port, Opcode.READ) for port in range(config.ports))
+
+
 def _both(transport: Transport, blocks: list[bytes], count: int) -> tuple[float, float]:
     """(reads, writes) with all ports reading and writing at once."""
     config = transport.config
@@ -122,6 +150,7 @@ def _mix(builder: BatchBuilder, port: int, blocks: list[bytes], count: int) -> N
     """
     block_bytes, step = builder.config.block_bytes, builder.config.max_payload_bytes
     content = bytes(step)
+    crc = crc32c(bytes(block_bytes))
     starts: list[int] = []
 
     def start() -> None:
@@ -131,7 +160,7 @@ def _mix(builder: BatchBuilder, port: int, blocks: list[bytes], count: int) -> N
     def others(number: int) -> Iterator[None]:
         """Add what goes with the WRITEs of a block, one message at a time."""
         if number:
-            builder.add(Opcode.PUT_END, port, handle_from=starts[number - 1])
+            builder.add(Opcode.PUT_END, port, handle_from=starts[number - 1], crc=crc)
             yield
         if len(starts) < count:
             start()
@@ -148,7 +177,7 @@ def _mix(builder: BatchBuilder, port: int, blocks: list[bytes], count: int) -> N
                 next(between, None)
         for _ in between:
             pass
-    builder.add(Opcode.PUT_END, port, handle_from=starts[-1])
+    builder.add(Opcode.PUT_END, port, handle_from=starts[-1], crc=crc)
 
 
 def _first_beat(transport: Transport, blocks: list[bytes]) -> int:
@@ -173,7 +202,7 @@ def _run(transport: Transport, builder: BatchBuilder) -> tuple[Batch, RunResult]
     result = transport.run(batch, payload)
     result.require_answers(batch)
     status = result.results["header"]["status"]
-    good = np.isin(status, (Status.OK, Status.GRANTED, Status.SEALED))
+    good = np.isin(status, (Status.OK, Status.HIT, Status.GRANTED, Status.SEALED))
     if not good.all():
         index = int(np.argmin(good))
         opcode = Opcode(int(batch["header"]["opcode"][index]))

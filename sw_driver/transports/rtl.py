@@ -9,13 +9,20 @@ import numpy as np
 
 from kvnode.models.golden import Difference, Lockstep
 from kvnode.models.spec.config import NodeConfig
-from kvnode.models.spec.registers import MODEL_RETIRE_ADDRESS
-from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES
+from kvnode.models.spec.node_registers import (
+    CONTROL_ADDRESS,
+    CONTROL_RESET_MASK,
+    EVENT_POP_ADDRESS,
+    MODEL_RETIRE_ADDRESS,
+    MODEL_RETIRE_PARTITION_SHIFT,
+)
+from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES, SWEEP_ROUND
 from kvnode.verif.harness.build import BuildError
 from kvnode.verif.harness.harness import Harness, HarnessError, HarnessStall, RunError
 
-from ..errors import NodeError, TransportError
-from ..transport import Batch, RunResult, check_batch, check_patterns, cycle_bound
+from ..errors import NodeError, RegisterError, TransportError
+from ..events import drain
+from ..transport import Batch, RawEvent, RunResult, check_batch, check_patterns, cycle_bound, set_port_down
 
 #: Bytes of batches kept, so that the way to a difference can be repeated with waves.
 HISTORY_LIMIT_BYTES = 512 << 20
@@ -24,7 +31,8 @@ WAVES_BEFORE_CYCLES, WAVES_AFTER_CYCLES = 2_000, 100
 
 __all__ = ["BuildError", "RtlTransport"]
 
-Run = tuple[Batch, Any, dict[str, Any]]
+#: What was done to a node, so that it can be done again.
+Step = Callable[[Harness], Any]
 
 
 class RtlTransport:
@@ -70,7 +78,7 @@ class RtlTransport:
         self.harness.reset(boot_epoch)
         self.boot_epoch = boot_epoch
         self.lockstep = Lockstep(self.config, boot_epoch) if self._with_lockstep else None
-        self._history: list[Run | tuple[int, int]] | None = []
+        self._history: list[Step] | None = []
         self._history_bytes = self._requests = 0
         self._stuck = False
 
@@ -104,7 +112,7 @@ class RtlTransport:
             max_cycles = cycle_bound(self.config, batch, idle, backpressure)
         options: dict[str, Any] = {"max_cycles": max_cycles, "idle": idle, "backpressure": backpressure, "seed": seed}
         payload_array = np.frombuffer(payload, np.uint8)
-        self._remember((batch, payload_array, options), batch.nbytes + len(payload))
+        self._remember(lambda harness: harness.run(batch, payload_array, **options), batch.nbytes + len(payload))
         try:
             result = self.harness.run(batch, payload_array, progress=progress, **options)
         except HarnessStall as stall:
@@ -119,10 +127,31 @@ class RtlTransport:
         self._requests += len(batch)
         return RunResult(result.results, result.data.data, result.cycles, len(result.trace), result.trace)
 
+    def wait(self, cycles: int) -> None:
+        """Let so many cycles pass."""
+        self._do(lambda harness: harness.idle(cycles))
+
+    def read_register(self, address: int) -> int:
+        return int(self._access(address, lambda harness: harness.read_register(address)))
+
+    def write_register(self, address: int, data: int) -> None:
+        """Ends when the sweeper has had the time to carry it out. A write that asks for a reset is carried out as
+        whoever drives the node would: with the next boot_epoch.
+        """
+        self._access(address, lambda harness: harness.write_register(address, data))
+        if address != EVENT_POP_ADDRESS:
+            self.wait(SWEEP_ROUND * self.config.ports * (self.config.ports + 1) + 2 * DIRECTORY_LATENCY_CYCLES)
+        if address == CONTROL_ADDRESS and data & CONTROL_RESET_MASK:
+            self.reset((self.boot_epoch + 1) % (1 << self.config.boot_epoch_bits))
+
+    def events(self) -> list[RawEvent]:
+        return drain(self)
+
+    def port_down(self, port: int, down: bool = True) -> None:
+        set_port_down(self, port, down)
+
     def retire_model(self, partition: int, model_id: int) -> None:
-        value = partition << 16 | model_id
-        self._remember((MODEL_RETIRE_ADDRESS, value), 16)
-        self._retire(self.harness, MODEL_RETIRE_ADDRESS, value)
+        self.write_register(MODEL_RETIRE_ADDRESS, partition << MODEL_RETIRE_PARTITION_SHIFT | model_id)
 
     def statistics(self) -> dict[str, Any]:
         request_beats, response_beats = self.harness.counters()
@@ -147,11 +176,7 @@ class RtlTransport:
             harness.reset(self.boot_epoch)
             try:
                 for step in self._history:
-                    if len(step) == 2:
-                        self._retire(harness, *step)
-                    else:
-                        batch, payload, options = step
-                        harness.run(batch, payload, **options)
+                    step(harness)
                 harness.idle(max(0, last - harness.cycle))
             except HarnessError:
                 pass  # The run that is being looked at.
@@ -167,12 +192,23 @@ class RtlTransport:
             difference.add_note(self.capture(difference.record["cycle"]))
             raise
 
-    def _retire(self, harness: Harness, address: int, value: int) -> None:
-        """Write the register and let the sweeper carry it out."""
-        harness.write_register(address, value)
-        harness.idle(2 * (DIRECTORY_LATENCY_CYCLES + self.config.ports + 1))
+    def _access(self, address: int, step: Step) -> Any:
+        try:
+            return self._do(step)
+        except RunError:
+            self._stuck = True
+            raise
+        except HarnessError:
+            raise RegisterError(f"no register stands at {address:#06x}") from None
 
-    def _remember(self, step: Any, size_bytes: int) -> None:
+    def _do(self, step: Step) -> Any:
+        """Something that is no batch, remembered, its trace checked with that of the next run."""
+        if self._stuck:
+            raise TransportError("the node did not answer an earlier run; reset it")
+        self._remember(step, 64)
+        return step(self.harness)
+
+    def _remember(self, step: Step, size_bytes: int) -> None:
         self._history_bytes += size_bytes
         if self._history_bytes > self._history_limit_bytes:
             self._history = None

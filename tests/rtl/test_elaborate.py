@@ -15,13 +15,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable
 TINY = preset("tiny")
 #: Names, widths and directions of the ports of tiny: 2 ports of 16 bytes.
 TINY_PORTS = {
-    "boot_epoch": (4, "in"), "reg_valid": (1, "in"), "reg_ready": (1, "out"), "reg_address": (16, "in"),
-    "reg_data": (32, "in"),
+    "boot_epoch": (4, "in"), "ports_down": (2, "out"), "reset_request": (1, "out"),
+    "axi_awvalid": (1, "in"), "axi_awready": (1, "out"), "axi_awaddr": (16, "in"), "axi_awprot": (3, "in"),
+    "axi_wvalid": (1, "in"), "axi_wready": (1, "out"), "axi_wdata": (32, "in"), "axi_wstrb": (4, "in"),
+    "axi_bvalid": (1, "out"), "axi_bready": (1, "in"), "axi_bresp": (2, "out"),
+    "axi_arvalid": (1, "in"), "axi_arready": (1, "out"), "axi_araddr": (16, "in"), "axi_arprot": (3, "in"),
+    "axi_rvalid": (1, "out"), "axi_rready": (1, "in"), "axi_rdata": (32, "out"), "axi_rresp": (2, "out"),
     "p0_req_valid": (1, "in"), "p0_req_ready": (1, "out"), "p0_req_last": (1, "in"), "p0_req_data": (128, "in"),
     "p0_rsp_valid": (1, "out"), "p0_rsp_ready": (1, "in"), "p0_rsp_last": (1, "out"), "p0_rsp_data": (128, "out"),
     "p1_req_valid": (1, "in"), "p1_req_ready": (1, "out"), "p1_req_last": (1, "in"), "p1_req_data": (128, "in"),
     "p1_rsp_valid": (1, "out"), "p1_rsp_ready": (1, "in"), "p1_rsp_last": (1, "out"), "p1_rsp_data": (128, "out"),
-    "trace_valid": (1, "out"), "trace_data": (832, "out"),
+    "trace_valid": (1, "out"), "trace_data": (1640, "out"),
 }  # fmt: skip
 
 
@@ -42,8 +46,9 @@ def test_every_input_is_a_port_and_half_of_each_stream_is_one(name):
     config = preset(name)
     ports, inputs = flat_ports(config), input_names(config)
     assert inputs <= set(ports)
-    assert len(ports) == 5 + 8 * config.ports + 2
-    assert len(inputs) == 4 + 4 * config.ports
+    # The boot epoch, the register bus, the two that say what a node does to its ports, messages, the trace.
+    assert len(ports) == 1 + 19 + 2 + 8 * config.ports + 2
+    assert len(inputs) == 1 + 11 + 4 * config.ports
 
 
 @pytest.mark.parametrize("name", ["tiny", "sim", "wide"])

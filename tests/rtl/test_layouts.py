@@ -6,13 +6,18 @@ import pytest
 from amaranth.hdl import Cat, Const, Signal
 from amaranth.lib import data
 
+from kvnode.models.spec.causes import Cause
 from kvnode.models.spec.config import preset
 from kvnode.models.spec.enums import Kind, State, Status
-from kvnode.models.spec.messages import HANDLE, REQUEST, RESPONSE, TRACE
+from kvnode.models.spec.messages import HANDLE, NUMBERED, REQUEST, RESPONSE, TRACE
 from kvnode.rtl.layouts import (
     AGE_BITS,
+    CAUSE_BITS,
     CLASS_BITS,
     KIND_BITS,
+    MEMBER_BITS,
+    MEMBERS_BITS,
+    NUMBER_BITS,
     REQUEST_STRUCT,
     RESPONSE_STRUCT,
     STATE_BITS,
@@ -83,10 +88,13 @@ def test_filled_refuses_a_value_of_another_width_which_would_move_the_fields_beh
 
 
 def test_codes_take_as_many_bits_as_their_largest_value():
-    assert (len(Kind), KIND_BITS) == (14, 4)
+    assert (len(Kind), KIND_BITS) == (27, 5)
     assert (len(Status), STATUS_BITS) == (20, 5)
     assert (len(State), STATE_BITS) == (4, 2)
+    assert (len(Cause), CAUSE_BITS) == (12, 4)
     assert (AGE_BITS, CLASS_BITS) == (2, 2)
+    # Eight members at most, counted from 0, and their number.
+    assert (MEMBER_BITS, MEMBERS_BITS) == (3, 4)
 
 
 @pytest.mark.parametrize("name", ["tiny", "sim", "wide"])
@@ -110,7 +118,9 @@ def test_widths_of_tiny_are_those_worked_out_by_hand():
     assert (shapes.slot_bits, shapes.partition_bits, shapes.owner_bits, shapes.port_bits) == (3, 1, 2, 1)
     assert (shapes.model_bits, shapes.beat_bits, shapes.row_bits, shapes.way_bits) == (1, 4, 2, 1)
     assert (shapes.fill_row_bits, shapes.data_bits, shapes.count_bits) == (1, 128, 2)
-    assert (shapes.where.size, shapes.hold.size, shapes.beat.size) == (4, 4, 129)
+    assert (shapes.where.size, shapes.hold.size, shapes.beat.size) == (4, 5, 129)
+    # 2 sessions of 16 generations and a bit above, 4 leases, 6 settings.
+    assert (shapes.session_bits, shapes.session_row_bits, shapes.lease_row_bits, shapes.look_bits) == (6, 1, 2, 3)
 
 
 def test_widths_of_sim_are_those_worked_out_by_hand():
@@ -118,6 +128,8 @@ def test_widths_of_sim_are_those_worked_out_by_hand():
     assert (shapes.slot_bits, shapes.partition_bits, shapes.owner_bits, shapes.port_bits) == (12, 2, 3, 2)
     assert (shapes.model_bits, shapes.beat_bits, shapes.row_bits, shapes.way_bits) == (2, 8, 9, 3)
     assert (shapes.fill_row_bits, shapes.data_bits, shapes.count_bits) == (3, 256, 8)
+    # 16 sessions of 2^20 generations, 64 leases.
+    assert (shapes.session_bits, shapes.session_row_bits, shapes.lease_row_bits, shapes.look_bits) == (25, 4, 6, 6)
 
 
 @pytest.mark.parametrize("name", ["tiny", "sim", "wide"])
@@ -127,3 +139,21 @@ def test_lengths_and_watermarks_of_a_whole_block_fit(name):
     for layout in (shapes.operation, shapes.result):
         assert layout["length"].width >= beats.bit_length()
     assert shapes.result["watermark"].width >= beats.bit_length()
+
+
+@pytest.mark.parametrize("name", ["tiny", "sim", "wide"])
+def test_cargo_has_the_names_of_the_trace_and_fits_its_fields(name):
+    for field, place in Shapes(preset(name)).cargo:
+        assert place.width <= 8 * TRACE.fields[field].size_bytes, field
+
+
+@pytest.mark.parametrize("name", ["tiny", "sim", "wide"])
+def test_number_of_a_session_has_its_row_below_its_generation_and_one_bit_on_top(name):
+    config = preset(name)
+    shapes = Shapes(config)
+    row, generation = config.sessions - 1, (1 << config.session_generation_bits) - 2
+    inner = Const(1 << shapes.session_bits - 1 | generation << config.session_bits | row, shapes.session_bits)
+    number = NUMBERED | generation << config.session_bits | row
+    assert bits_of(shapes.number_of_session(inner)) == number
+    assert len(shapes.number_of_session(inner)) == NUMBER_BITS
+    assert bits_of(shapes.session_of_number(Const(number, NUMBER_BITS))) == inner.value

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvnode.rtl.memory import DelayLine, Ram
+from kvnode.rtl.memory import DelayLine, ForwardedRam, Ram
 
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 
@@ -22,3 +22,10 @@ def test_addresses_reach_every_word(depth, bits):
     ram = Ram(7, depth)
     assert len(ram.read_address) == len(ram.write_address) == bits
     assert len(ram.read_data) == len(ram.write_data) == 7
+
+
+@pytest.mark.parametrize(("depth", "bits"), [(1, 1), (2, 1), (3, 2), (1024, 10)])
+def test_rows_of_a_pipeline_are_all_reached(depth, bits):
+    rows = ForwardedRam(7, depth)
+    assert len(rows.read_address) == len(rows.commit_address) == bits
+    assert len(rows.read) == len(rows.value) == 7

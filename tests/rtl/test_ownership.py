@@ -5,16 +5,23 @@ import re
 import pytest
 
 from kvnode.models.spec.config import preset
-from kvnode.rtl import elaborate, memory, stream, trace, wheel
+from kvnode.rtl import crc, elaborate, memory, stream, trace, wheel
+from kvnode.rtl.csr import bank
 from kvnode.rtl.node import (
     block_table,
+    counters,
     directory,
+    events,
     fill_table,
     index,
+    leases,
+    management,
     match_walk,
     partitions,
     port,
     responder,
+    sessions,
+    settings,
     store,
     sweeper,
     transfer,
@@ -29,7 +36,10 @@ COMPONENTS = {
     r"directory\.blocks": block_table.BlockTable,
     r"directory\.fills": fill_table.FillTable,
     r"directory\.free": partitions.FreeLists,
-    r"directory\.digests": memory.DelayLine,
+    r"directory\.sessions": sessions.Sessions,
+    r"directory\.leases": leases.Leases,
+    r"directory\.settings": settings.Settings,
+    r"directory\.beside": memory.DelayLine,
     r"directory\.trace_port": trace.TracePort,
     r"store": store.Store,
     r"sweeper": sweeper.Sweeper,
@@ -37,9 +47,17 @@ COMPONENTS = {
     r"port\d+": port.Port,
     r"port\d+\.reader": transfer.ReadEngine,
     r"port\d+\.writer": transfer.WriteEngine,
+    r"port\d+\.writer\.lane": crc.CrcLane,
+    r"port\d+\.shift": crc.CrcShift,
     r"port\d+\.walk": match_walk.MatchWalk,
     r"port\d+\.responder": responder.Responder,
     r"port\d+\.payload": stream.Queue,
+    r"management": management.Management,
+    r"management\.bank": bank.RegisterBank,
+    r"management\.events": events.EventRing,
+    r"management\.counters": counters.Counters,
+    r"management\.histogram": counters.LatencyHistogram,
+    r"management\.histogram\.tally_\d+": counters.Tally,
 }
 
 
@@ -76,7 +94,7 @@ def found():
 
 
 def test_every_register_and_memory_has_exactly_one_owner(found):
-    assert len(found) > 150
+    assert len(found) > 400
     assert [(path, name, own) for path, name, _, own in found if len(own) != 1] == []
 
 

@@ -1,12 +1,13 @@
 """The command: one clear line and exit code 2 for mistakes, only JSON on standard output with --json."""
 
 import json
+import re
 
 import pytest
 
 from kvnode.models.spec.config import preset
 from kvnode.models.workloads import generate, write_mooncake
-from kvnode.sw_driver import cli
+from kvnode.sw_driver import benches, cli
 
 
 def run(capsys, *arguments):
@@ -26,11 +27,12 @@ def run(capsys, *arguments):
         (["sim", "--idle", "1"], "--idle 1.0: must be from 0 to below 1"),
         (["sim", "--backpressure", "-0.5"], "--backpressure -0.5: must be from 0 to below 1"),
         (["sim", "--retire-every", "-1"], "--retire-every -1: must be 0 or more"),
+        (["sim", "--migrate-percent", "101"], "--migrate-percent 101: must be from 0 to 100"),
         (["sim", "--seed", "-1"], "--seed -1: must be 0 or more"),
         (["sim", "--on", "golden", "--waves"], "--waves: golden has no waveform; use --on rtl"),
         (["sim", "--waves", "--window", "9:3"], "--window '9:3': must be FIRST:LAST, two cycles"),
         (["sim", "--on", "golden", "--block-tokens", "32"], "--block-tokens: the built-in workload has"),
-        (["bench", "speed"], "bench 'speed': there are directory, store, index, golden, sim, policy, all"),
+        (["bench", "speed"], f"bench 'speed': there are {', '.join(benches.NAMES)}, all"),
         (["bench", "golden", "--preset", "huge"], "preset 'huge': there are tiny, sim, wide"),
         (["waves", "no-such.vcd"], "no-such.vcd: no such file"),
         (["elaborate", "huge"], "preset 'huge': there are tiny, sim, wide"),
@@ -79,6 +81,26 @@ def test_table_tells_the_figures(capsys):
     assert code == 0
     for text in ("PUT_START", "GRANTED", "block hit rate (infinite cache, LRU)", "peak memory", "0 wrong"):
         assert text in out
+    for text in ("sessions opened / closed / expired / refused", "leases granted", "migrations"):
+        assert text in out
+
+
+def test_sessions_are_left_out_where_there_are_none(capsys):
+    code, out, _ = run(capsys, "sim", "--on", "golden", "--requests", "20", "--no-sessions")
+    assert code == 0 and "sessions" not in out and "SESSION_OPEN" not in out
+
+
+def test_table_names_the_causes_of_evictions(capsys):
+    code, out, _ = run(capsys, "sim", "--on", "golden", "--preset", "tiny", "--requests", "20", "--retire-every", "5")
+    assert code == 0
+    assert re.search(r"blocks evicted +│ CAPACITY \d+, MODEL \d+ ", out)
+
+
+def test_share_of_moves_is_an_option(capsys):
+    code, out, _ = run(capsys, "sim", "--on", "golden", "--requests", "40", "--migrate-percent", "100", "--json")
+    figures = json.loads(out)
+    assert code == 0
+    assert figures["sessions"]["migrated"] > figures["sessions"]["late"] > 0
 
 
 def test_configuration_file_is_used(capsys, tmp_path):

@@ -1,11 +1,15 @@
 """Replays on the golden node: nothing differs, everything is counted, faults are noticed."""
 
+import dataclasses
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from kvnode.models.spec.config import preset
 from kvnode.models.spec.enums import Opcode
 from kvnode.models.workloads import generate
+from kvnode.sw_driver.client import Client
 from kvnode.sw_driver.errors import Unanswered
 from kvnode.sw_driver.replay import DataMismatch, Replay
 from kvnode.sw_driver.transport import RunResult
@@ -64,6 +68,74 @@ def test_figures_are_plain_data_without_cycles_on_a_node_without_a_clock():
     assert figures["peak_memory_bytes"] > 1 << 20
 
 
+@pytest.mark.parametrize("percent", [0, 100])
+def test_sessions_change_no_hit(percent):
+    plain, report = replay(sessions=False).run(), replay(migrate_percent=percent).run()
+    assert report.blocks_read == plain.blocks_read == report.blocks_matched
+    assert report.messages["PUT_END", "SEALED"] == plain.messages["PUT_END", "SEALED"]
+
+
+def test_sessions_and_leases_are_all_given_back():
+    report = replay(migrate_percent=30).run()
+    sessions, leases = report.sessions, report.leases
+    assert sessions["opened"] == sessions["closed"] > 0 and sessions["expired"] == sessions["refused"] == 0
+    assert leases["granted"] == leases["released"] > 0 and leases["refused"] == leases["ended"] == 0
+    assert sessions["migrated"] > 0
+    statuses = {status for opcode, status in report.messages if opcode.startswith(("SESSION", "RELEASE", "PUT_START"))}
+    assert statuses <= {"OK", "GRANTED", "EXISTS"}
+
+
+def test_trace_that_recorded_no_sessions_opens_none():
+    trace = generate(30)
+    unknown = dataclasses.replace(trace, requests=[dataclasses.replace(r, session=-1) for r in trace.requests])
+    report = Replay(open_transport("golden", preset("sim")), unknown).run()
+    assert {opcode for opcode, _ in report.messages} == {
+        "LOOKUP", "MATCH", "READ", "PUT_START", "WRITE", "PUT_END",
+    }  # fmt: skip
+    assert set(report.sessions.values()) == {0} and set(report.leases.values()) == {0}
+
+
+def test_requests_run_without_a_session_when_none_can_be_had():
+    transport = open_transport("golden", preset("sim"))
+    for number in range(len(transport.config.partitions)):
+        for _ in range(transport.config.sessions):
+            Client(transport, number).session().open()
+    report = Replay(transport, generate(40)).run()
+    assert report.sessions["without"] == 40 and report.sessions["opened"] == 0
+    assert report.sessions["refused"] == report.messages["SESSION_OPEN", "QUOTA"] > 0
+    assert report.blocks_read == replay(requests=40).run().blocks_read
+
+
+class Forgetful(GoldenTransport):
+    """Ends the sessions that a run names before it."""
+
+    def run(self, batch, payload=b"", **options):
+        header = batch["header"]
+        rows = zip(batch["port"].tolist(), header["session"].tolist(), header["session_epoch"].tolist())
+        for port, session, epoch in {row for row in rows if row[1]}:
+            self.node.ask(port, Opcode.SESSION_CLOSE, session=session, session_epoch=epoch)
+        return super().run(batch, payload, **options)
+
+
+def test_sessions_that_end_by_themselves_cost_no_hit():
+    report = Replay(Forgetful(preset("sim")), generate(60), wave_size=1).run()
+    assert report.sessions["expired"] > 10
+    assert report.messages["MATCH", "STALE_EPOCH"] > 0
+    assert report.bytes_checked == report.blocks_read * 4096 > 0
+
+
+def test_blocks_that_leave_are_counted_by_cause():
+    report = replay("tiny", 30, retire_every=5).run()
+    evictions = report.to_dict()["evictions"]
+    assert set(evictions) == {"CAPACITY", "MODEL"} and min(evictions.values()) > 0
+    assert report.to_dict()["revocations"] == {}
+    twice = Replay(transport := open_transport("golden", preset("tiny")), generate(30))
+    first = dict(twice.run().causes)
+    assert dict(Counter(transport.statistics()["causes"])) == first
+    second = Replay(transport, generate(30), seed=1).run()
+    assert Counter(transport.statistics()["causes"]) == Counter(first) + second.causes
+
+
 class Lying(GoldenTransport):
     """Flips one bit of the data of the 20th read."""
 
@@ -105,7 +177,7 @@ class Clocked(GoldenTransport):
 
 
 def test_figures_of_a_clocked_transport_are_computed_from_its_cycles():
-    replayed = Replay(Clocked(preset("sim")), generate(20), wave_size=1)
+    replayed = Replay(Clocked(preset("sim")), generate(20), wave_size=1, sessions=False)
     report = replayed.run()
     figures = report.to_dict()
     assert figures["cycles"] == 2 * 20 * 1_000

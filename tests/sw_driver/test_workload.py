@@ -77,7 +77,7 @@ def test_ports_of_a_tenant_take_turns():
 
 def test_later_message_counts_only_behind_whole_hits():
     config = preset("tiny")  # Two digests a message.
-    expansion = Expansion(trace_of((0, [1, 2, 3, 4, 5], 1)), config)
+    expansion = Expansion(trace_of((0, [1, 2, 3, 4, 5], 1)), config, sessions=False)
     (job,) = expansion.jobs([0])
     batch, _ = expansion.match_batch([job]).build()
     assert batch["header"]["opcode"].tolist() == [Opcode.LOOKUP, *[Opcode.MATCH] * 3]
@@ -88,7 +88,7 @@ def test_later_message_counts_only_behind_whole_hits():
 
 @pytest.mark.parametrize(("order", "expected"), [("tail", [4, 3, 2]), ("head", [2, 3, 4])])
 def test_leading_hits_are_read_and_the_rest_is_put(order, expected):
-    expansion = Expansion(trace_of((0, [0, 1, 2, 3, 4], 1)), SIM, put_order=order)
+    expansion = Expansion(trace_of((0, [0, 1, 2, 3, 4], 1)), SIM, put_order=order, sessions=False)
     (job,) = expansion.jobs([0])
     expansion.match_batch([job])
     expansion.note_hits([job], [0, 2])
@@ -168,3 +168,8 @@ def test_reference_hits_of_one_tenant_and_one_model_are_the_plain_ones():
 def test_unknown_order_is_named():
     with pytest.raises(ValueError, match="put_order 'middle'"):
         Expansion(trace_of(), SIM, put_order="middle")
+
+
+def test_unknown_share_of_moves_is_named():
+    with pytest.raises(ValueError, match="migrate_percent = 101: must be from 0 to 100"):
+        Expansion(trace_of(), SIM, migrate_percent=101)

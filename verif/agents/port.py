@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvnode.models.spec.config import NodeConfig
-from kvnode.models.spec.enums import Opcode, Status
-from kvnode.models.spec.messages import REQUEST, RESPONSE
+from kvnode.models.spec.enums import Opcode, ResponseFlag
+from kvnode.models.spec.messages import REQUEST, RESPONSE, VERSION
 
 from .stream import Sink, Source
 
@@ -46,9 +46,9 @@ class NodePort:
     """Port `number` of a node whose pins are those of `rtl.elaborate.Top`.
 
     `send` queues a message; its answer is the first that comes after those of the messages before it. `answered` is
-    called with each request when its answer is complete. Raises AssertionError for an answer that nobody asked for,
-    with another tag or opcode, of a length that its header does not announce, or that began before the request was
-    sent.
+    called with each request when its answer is complete, and `woken` with the cycle of each wake, which answers none.
+    Raises AssertionError for an answer that nobody asked for, with another tag or opcode, of a length that its header
+    does not announce, or that began before the request was sent, and for a wake that says more than that it is one.
     """
 
     def __init__(
@@ -59,8 +59,9 @@ class NodePort:
         idle: Callable[[], bool] = _never,
         backpressure: Callable[[], bool] = _never,
         answered: Callable[[Request], None] = lambda request: None,
+        woken: Callable[[int], None] = lambda cycle: None,
     ):
-        self.bench, self.config, self.number, self.answered = bench, config, number, answered
+        self.bench, self.config, self.number, self.answered, self.woken = bench, config, number, answered, woken
         beats = ("data", "last")
         self._source = Source(bench, f"p{number}_req_", beats, idle, self._accepted)
         Sink(bench, f"p{number}_rsp_", beats, backpressure, self._beat)
@@ -102,19 +103,27 @@ class NodePort:
             return
         received, self._received = bytes(self._received), bytearray()
         where = f"port {self.number}, cycle {cycle}"
-        assert self.waiting, f"{where}: an answer that nobody asked for"
-        request = self.waiting.popleft()
         header_bytes = self.config.response_beats * self.config.beat_bytes
         assert len(received) >= header_bytes, f"{where}: the answer ends in its header"
         response = RESPONSE.unpack(received[: RESPONSE.size_bytes])
+        if response["flags"] & ResponseFlag.WAKE:
+            said = {name for name, value in response.items() if value and name not in ("version", "boot_epoch")}
+            assert said == {"flags"} and response["version"] == VERSION, f"{where}: a wake with {said}"
+            assert len(received) == header_bytes, f"{where}: a wake with payload"
+            self.woken(cycle)
+            return
+        assert self.waiting, f"{where}: an answer that nobody asked for"
+        request = self.waiting.popleft()
         asked = REQUEST.unpack(request.header)
         for name in ("tag", "opcode"):
             assert response[name] == asked[name], f"{where}: {name} {response[name]} for {asked}"
         data = received[header_bytes:]
-        reads = response["opcode"] == Opcode.READ and response["status"] == Status.OK
-        expected = response["length"] if reads else 0
-        assert len(data) == expected, f"{where}: {len(data)} bytes follow a header that announces {expected}"
+        leased = response["opcode"] == Opcode.MATCH and response["flags"] & ResponseFlag.LEASED
+        length = response["length"] if response["opcode"] == Opcode.READ or leased else 0
+        expected = -(-length // self.config.beat_bytes) * self.config.beat_bytes
+        assert len(data) == expected, f"{where}: {len(data)} bytes follow a header that announces {length}"
+        assert not any(data[length:]), f"{where}: the last beat is not filled up with zeroes"
         assert self._first_cycle > request.sent_cycle, f"{where}: the answer came before the request's end"
-        request.response, request.data, request.done = received[: RESPONSE.size_bytes], data, True
+        request.response, request.data, request.done = received[: RESPONSE.size_bytes], data[:length], True
         request.first_cycle, request.last_cycle = self._first_cycle, cycle
         self.answered(request)

@@ -7,6 +7,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from kvnode.models.spec.enums import Status
 from kvnode.models.spec.requests import match_digests, payload_beats
 from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES
 from kvnode.rtl.layouts import Shapes
@@ -31,6 +32,8 @@ CONFIGS = {
 RELATIONS = ("exact", "exact", "exact", "short", "long", "far")
 #: A walk that neither waits for a turn, nor for a beat, nor for an answer is over after this many cycles.
 QUIET_CYCLES = 3
+#: What a lookup may be answered if it is no hit.
+NO_HIT = (Status.MISS, Status.MISS, Status.NOT_READY, Status.QUOTA, Status.POISONED, Status.STALE_EPOCH)
 SWEEP = [("none", "none"), ("half", "none"), ("none", "most"), ("alternate", "half"), ("bursts", "bursts")]
 
 
@@ -67,8 +70,8 @@ class Turns(wiring.Component):
 class Walked:
     """An agent that sends MATCH payloads to the walk `name`, answers its lookups, and checks every cycle of it."""
 
-    PINS = ("active", "expected", "ask", "digest", "first", "turn", "taken", "returned", "hit", "over", "hits", "wrong",
-            "room", "clear")  # fmt: skip
+    PINS = ("active", "expected", "ask", "digest", "first", "turn", "taken", "returned", "status", "counts", "over",
+            "first_status", "hits", "wrong", "room", "clear")  # fmt: skip
 
     def __init__(self, bench, name, number):
         self.bench, self.name, self.config, self.rng = bench, name, CONFIGS[name], bench.random
@@ -134,7 +137,8 @@ class Walked:
         self.asked = self.back = self.leading = self.quiet = 0
         self.ended_cycle = None
         self.missed = self.standing = False
-        self.coming = deque()  # (cycle, hit) of the answers to come.
+        self.coming = deque()  # (cycle, status) of the answers to come.
+        self.first_status = None
         self.returned = None
         self.active, self.gap = False, self.rng.randrange(3)
 
@@ -164,16 +168,23 @@ class Walked:
             assert ended and complete and not self.coming and self.returned is None, f"{at}: over too early"
             assert pins["hits"].value == self.leading, at
             assert pins["wrong"].value == self.wrong, at
+            if self.first_status is not None:
+                assert pins["first_status"].value == self.first_status, at
         waits = ask or self.coming or self.returned is not None or self.ended_cycle is None
         self.quiet = 0 if waits else self.quiet + 1
         assert over or self.quiet <= QUIET_CYCLES, f"{at}: not over"
         if taken:
-            self.coming.append((cycle + DIRECTORY_LATENCY_CYCLES, self.rng.random() < self.hit_share))
+            status = Status.HIT if self.rng.random() < self.hit_share else self.rng.choice(NO_HIT)
+            self.coming.append((cycle + DIRECTORY_LATENCY_CYCLES, status))
             self.asked += 1
+        hit = self.returned == Status.HIT
+        assert pins["counts"].value == (hit and not self.missed), at
         if self.returned is not None:
+            if self.back == 0:
+                self.first_status = self.returned
             self.back += 1
-            self.leading += self.returned and not self.missed
-            self.missed |= not self.returned
+            self.leading += hit and not self.missed
+            self.missed |= not hit
         self.standing = bool(ask and not taken and not self.missed)
         if pins["clear"].value:
             self._done(at)
@@ -203,7 +214,7 @@ class Walked:
         if self.coming and self.coming[0][0] == self.bench.cycle + 1:
             self.returned = self.coming.popleft()[1]
         pins["returned"].drive(self.returned is not None)
-        pins["hit"].drive(rng.getrandbits(1) if self.returned is None else self.returned)
+        pins["status"].drive(rng.choice(list(Status)) if self.returned is None else self.returned)
         self.active = self.gap == 0
         self.gap -= not self.active
         pins["active"].drive(self.active)

@@ -1,14 +1,18 @@
-"""Ram and DelayLine against a list and against the inputs of earlier cycles."""
+"""Ram, ForwardedRam and DelayLine against lists and against the inputs of earlier cycles."""
 
-from kvnode.rtl.memory import DelayLine, Ram
+import pytest
+from amaranth.lib import data
+
+from kvnode.rtl.memory import DelayLine, ForwardedRam, Ram
 from kvnode.verif.agents.bench import Bench, bench_test
+from kvnode.verif.agents.memory import WORDS, verilog_with
 from kvnode.verif.agents.together import Together
 from kvnode.verif.runner import run_bench
 
 MODULE = "kvnode.verif.benches.test_memory"
 CYCLES = 2000
 WIDTH, DEPTH = 11, 5
-#: The shortest, an odd one, and the directory's.
+#: The shortest, an odd one, and one more than the directory's.
 DELAYS = (2, 3, 6)
 
 
@@ -34,6 +38,24 @@ async def reads_what_was_written(dut):
 
 
 @bench_test(max_cycles=CYCLES + 20)
+async def reads_see_the_commit_of_their_cycle(dut):
+    bench = Bench(dut)
+    rows, expected, collisions = {}, None, 0
+    await bench.start()
+    for cycle in range(CYCLES):
+        commit, address, value, read = (bench.random.randrange(n) for n in (2, DEPTH, 1 << WIDTH, DEPTH))
+        bench.drive(rows__commit=commit, rows__commit_address=address, rows__value=value, rows__read_address=read)
+        await bench.step()
+        if expected is not None:
+            assert bench.get("rows__read") == expected, f"cycle {cycle}"
+        if commit:
+            rows[address] = value
+        expected = rows.get(read)
+        collisions += commit and read == address
+    assert collisions > CYCLES // 20
+
+
+@bench_test(max_cycles=CYCLES + 20)
 async def output_is_the_input_of_so_many_cycles_ago(dut):
     bench = Bench(dut)
     inputs = []
@@ -47,6 +69,9 @@ async def output_is_the_input_of_so_many_cycles_ago(dut):
                 assert bench.get(f"delay{n}__output") == inputs[cycle - n]
 
 
-def test_ram_and_delay_line():
-    design = Together(ram=Ram(WIDTH, DEPTH), **{f"delay{n}": DelayLine(WIDTH, n) for n in DELAYS})
-    assert run_bench(design, MODULE) == 2
+@pytest.mark.parametrize("words", WORDS)
+def test_memories_and_delay_line(words):
+    row = data.StructLayout({"low": 3, "high": WIDTH - 3})
+    delays = {f"delay{n}": DelayLine(WIDTH, n) for n in DELAYS}
+    design = Together(ram=Ram(WIDTH, DEPTH), rows=ForwardedRam(row, DEPTH), **delays)
+    assert run_bench(verilog_with(words, design), MODULE) == 3

@@ -40,6 +40,8 @@ async def free_lists_are_queues(dut):
         await bench.step()
         at = f"cycle {cycle}, partition {partition}"
         assert bench.get("free__s5_any") == (before > 0), at
+        assert bench.get("free__s5_count") == before, at
+        assert [bench.get(f"free__counts__{i}") for i in range(len(parts))] == [len(slots) for slots in free], at
         if before:
             assert bench.get("free__s5_slot") == first, at
         if expected_after is not None:

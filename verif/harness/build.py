@@ -24,6 +24,7 @@ Progress = Callable[[str], None]
 
 TOP = "kvnode_node"
 FOLDER = Path(__file__).parent
+LOOP = ("harness.cpp", "bus.h")
 
 VERILATE = ("--cc", "--prefix", "Vnode", "--top-module", TOP, "-O3", "--x-assign", "fast", "--x-initial", "fast",
             "--noassert", "-Wno-fatal", "-Wno-lint")  # fmt: skip
@@ -65,7 +66,7 @@ def build(
     if text is None:
         progress("elaborate")
         text = verilog(config, fault)
-    sources = {"node.v": text, "node.h": header(config), "harness.cpp": (FOLDER / "harness.cpp").read_text()}
+    sources = {"node.v": text, "node.h": header(config), **{name: (FOLDER / name).read_text() for name in LOOP}}
     level = OPTIMISE if optimise else "-O0"
     verilate = [*VERILATE, *(("--trace", "--timescale", "1ns/1ns", "--trace-structs") if waves else ())]
     compile_flags = [*COMPILE, *(("-DWAVES",) if waves else ())]

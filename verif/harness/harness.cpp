@@ -7,12 +7,14 @@
 
 #include "node.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "bus.h"
 #include "verilated.h"
 #ifdef ONE_CLOCK_EDGE
 #include "Vnode___024root.h"
@@ -41,6 +43,10 @@ struct Sender {
     uint64_t beat = 0;            // Beats of it that were accepted.
     uint64_t beats = 0;           // All its beats; 0 while it waits for its conditions.
     bool raised = false;          // A beat is offered.
+    bool patient = false;         // The request before `head` is waited for: it may have to be sent again.
+    bool refused = false;         // Its last answer was NOT_READY.
+    bool woken = false;           // A wake came since the first beat of a request was last accepted.
+    uint64_t deadline = 0;        // From this cycle on its answer is the last, whatever it is.
     Request header;
 };
 
@@ -48,6 +54,7 @@ struct Receiver {
     size_t head = 0;     // Position in the sender's queue of the request being answered.
     uint64_t beat = 0;   // Beats of the response that were taken.
     uint64_t beats = 0;  // All its beats, known with the header.
+    bool wake = false;   // The message being taken is a wake and answers nothing.
     bool held = false;   // A beat was seen and not taken; it must stay as it was.
     uint8_t held_last = 0;
     uint8_t held_data[BEAT_BYTES];
@@ -61,6 +68,7 @@ public:
 #endif
         node = std::make_unique<Vnode>(&context, "");
         bind_pins(*node, pins);
+        bus.reset(*node);
         drop_run();
     }
 
@@ -73,7 +81,9 @@ public:
         drop_run();
         trace.clear();
         for (Pins& pin : pins) *pin.req_valid = 0;
-        node->reg_valid = 0;
+        for (Receiver& r : receivers) r = Receiver();
+        bus.reset(*node);
+        was_down = 0;
         node->boot_epoch = boot_epoch;
         node->rst = 1;
         for (uint32_t i = 0; i < cycles; ++i) {
@@ -86,10 +96,11 @@ public:
         cycle = 0;
         std::memset(request_beats, 0, sizeof request_beats);
         std::memset(response_beats, 0, sizeof response_beats);
+        std::memset(wakes, 0, sizeof wakes);
     }
 
     void start(uint32_t n, const Batch* batch_, const uint8_t* payload_, Result* results_, uint8_t* data_,
-               uint64_t data_capacity_, uint32_t registers_count_, RegisterWrite* registers_, const Options* options_) {
+               uint64_t data_capacity_, uint32_t accesses_count, Access* accesses, const Options* options_) {
         drop_run();
         count = unanswered = n;
         batch = batch_;
@@ -97,8 +108,7 @@ public:
         results = results_;
         data = data_;
         data_capacity = data_capacity_;
-        registers_count = registers_count_;
-        registers = registers_;
+        bus.start(accesses, accesses_count);
         options = *options_;
         first_cycle = cycle;
         outcome.code = RUNNING;
@@ -118,7 +128,8 @@ public:
 
     Outcome report() {
         outcome.unanswered = unanswered;
-        outcome.registers_written = registers_written;
+        outcome.registers_done = bus.done();
+        outcome.ports_down = was_down;
         outcome.data_bytes = data_bytes;
         if (outcome.code <= TRACE_FULL) {
             outcome.cycle = cycle;
@@ -158,25 +169,23 @@ public:
 
     uint64_t cycle = 0;  // Since reset.
     std::vector<uint8_t> trace;
-    uint64_t request_beats[PORTS] = {}, response_beats[PORTS] = {};
+    uint64_t request_beats[PORTS] = {}, response_beats[PORTS] = {}, wakes[PORTS] = {};
     std::string message;
 
 private:
+    // What is left of a run goes; but a wake can be under way when one ends, and goes on in the next.
     void drop_run() {
-        count = unanswered = data_bytes = data_capacity = registers_count = registers_written = 0;
+        count = unanswered = data_bytes = data_capacity = 0;
         batch = nullptr;
         outcome = Outcome{};
         outcome.code = COMPLETE;
         for (Sender& s : senders) {
             s.queue.clear();
             s.head = s.beat = s.beats = 0;
-            s.raised = false;
+            s.raised = s.patient = s.refused = s.woken = false;
         }
-        for (Receiver& r : receivers) {
-            r.head = r.beat = r.beats = 0;
-            r.held = false;
-        }
-        register_raised = false;
+        for (Receiver& r : receivers) r.head = 0;
+        bus.start(nullptr, 0);
         changed = true;
         for (Pins& pin : pins) *pin.rsp_ready = 1;
     }
@@ -203,6 +212,7 @@ private:
     }
 
     void step() {
+        down = node->ports_down;
         uint64_t draws[PORTS] = {};
         if (options.idle | options.backpressure) {
             for (unsigned p = 0; p < PORTS; ++p) {
@@ -217,19 +227,21 @@ private:
             skipped = false;
             for (unsigned p = 0; p < PORTS; ++p) offer(p, draws[p] & 0xFFFF);
         } while (skipped);
-        offer_register();
+        changed |= bus.offer(*node, cycle - first_cycle);
 
         settle();
         dump(2 * cycle);
 
         for (unsigned p = 0; p < PORTS; ++p) {
+            if (down >> p & 1) {
+                if (!(was_down >> p & 1)) lose(p);
+                continue;
+            }
             accept(p);
             receive(p);
         }
-        if (register_raised && node->reg_ready) {
-            registers[registers_written++].accepted_cycle = cycle;
-            register_raised = false;
-        }
+        was_down = down;
+        if (!bus.sample(*node, cycle)) fail(BUS_UNASKED, -1, -1);
         if (node->trace_valid) {
             const auto* record = reinterpret_cast<const uint8_t*>(&node->trace_data);
             trace.insert(trace.end(), record, record + TRACE_BYTES);
@@ -243,7 +255,7 @@ private:
 
         const uint64_t passed = cycle - first_cycle;
         if (outcome.code != RUNNING) return;
-        if (!unanswered && registers_written == registers_count && passed >= options.min_cycles)
+        if (!unanswered && bus.finished() && passed >= options.min_cycles)
             outcome.code = COMPLETE;
         else if (passed >= options.max_cycles)
             outcome.code = CYCLE_LIMIT;
@@ -263,13 +275,15 @@ private:
 
     void offer(unsigned p, uint64_t draw) {
         Sender& s = senders[p];
-        if (s.raised) return;
         const Pins& pin = pins[p];
+        const bool is_down = down >> p & 1;
+        if (s.raised && !is_down) return;
+        s.raised = false;
         if (*pin.req_valid) {
             *pin.req_valid = 0;
             changed = true;
         }
-        if (s.beats == 0 && !begin(s)) return;
+        if (is_down || (s.beats == 0 && !begin(s))) return;
         if (draw < options.idle) return;
         const Batch& request = batch[s.queue[s.head]];
         if (s.beat < REQUEST_BEATS) {
@@ -292,21 +306,30 @@ private:
 
     // Get the next request ready to be sent; false while there is none or it has to wait.
     bool begin(Sender& s) {
+        if (s.patient) {
+            if (!s.refused || !(s.woken || cycle >= s.deadline)) return false;
+            s.patient = s.refused = false;
+            s.beats = beats_of(batch[s.queue[--s.head]]);
+            return true;
+        }
         for (; s.head < s.queue.size(); ++s.head) {
             const uint32_t i = s.queue[s.head];
             const Batch& request = batch[i];
             if (cycle - first_cycle < request.earliest_cycle) return false;
             if (request.after >= 0 && results[request.after].done == NO) return false;
-            const Result* source = request.handle_from >= 0 ? &results[request.handle_from] : nullptr;
-            if (source && source->done == NO) return false;
-            if (source && (source->done == SKIPPED || !carries_handle(source->header.status))) {
+            const Result* handle = request.handle_from >= 0 ? &results[request.handle_from] : nullptr;
+            const Result* session = request.session_from >= 0 ? &results[request.session_from] : nullptr;
+            if ((handle && handle->done == NO) || (session && session->done == NO)) return false;
+            if ((handle && !(handle->done == ANSWERED && carries_handle(handle->header))) ||
+                (session && !(session->done == ANSWERED && carries_session(session->header)))) {
                 results[i].done = SKIPPED;
                 --unanswered;
                 skipped = true;
                 continue;
             }
             s.header = request.header;
-            if (source) copy_handle(s.header, source->header);
+            if (handle) copy_handle(s.header, handle->header);
+            if (session) copy_session(s.header, session->header);
             s.beat = 0;
             s.beats = beats_of(request);
             return true;
@@ -319,30 +342,69 @@ private:
         if (!s.raised || !*pins[p].req_ready) return;
         s.raised = false;
         ++request_beats[p];
+        Result& result = results[s.queue[s.head]];
+        if (s.beat == 0) {
+            ++result.tries;
+            s.woken = false;
+        }
         if (++s.beat == s.beats) {
-            results[s.queue[s.head]].sent_cycle = cycle;
+            const uint32_t patience = batch[s.queue[s.head]].patience;
+            result.sent_cycle = cycle;
+            s.patient = patience > 0;
+            if (result.tries == 1) s.deadline = cycle + patience;
             ++s.head;
             s.beat = s.beats = 0;
         }
+    }
+
+    // The port has gone down: what it was sent and has not answered is lost.
+    void lose(unsigned p) {
+        Sender& s = senders[p];
+        Receiver& r = receivers[p];
+        for (const size_t end = std::min(s.head + 1, s.queue.size()); r.head < end; ++r.head) {
+            Result& result = results[s.queue[r.head]];
+            if (result.done != NO) continue;
+            if (result.tries == 0) break;
+            result.done = LOST;
+            result.data_bytes = 0;
+            result.first_cycle = 0;
+            result.last_cycle = cycle;
+            result.header = Response{};
+            --unanswered;
+        }
+        if (s.head < r.head) {
+            s.head = r.head;
+            s.beat = s.beats = 0;
+        }
+        s.patient = s.refused = false;
+        r.beat = 0;
+        r.held = false;
     }
 
     void receive(unsigned p) {
         const Pins& pin = pins[p];
         Receiver& r = receivers[p];
         if (!*pin.rsp_valid) {
-            if (r.held) fail(WITHDRAWN, p, answering(p));
+            if (r.held) fail(WITHDRAWN, p, r.wake ? -1 : answering(p));
             return;
         }
+        if (r.beat == 0 && !r.held) r.wake = is_wake(pin.rsp_data);
+        const int64_t i = r.wake ? -1 : answering(p);
         if (r.held && (*pin.rsp_last != r.held_last || std::memcmp(pin.rsp_data, r.held_data, BEAT_BYTES) != 0)) {
-            fail(UNSTABLE, p, answering(p));
+            fail(UNSTABLE, p, i);
             return;
         }
-        const int64_t i = answering(p);
-        if (i < 0) return fail(UNASKED, p, -1);
-        if (r.head == senders[p].head) return fail(EARLY, p, i);
+        if (!r.wake) {
+            if (i < 0) return fail(UNASKED, p, -1);
+            if (r.head == senders[p].head) return fail(EARLY, p, i);
+        }
         if (*pin.rsp_ready) {
             r.held = false;
-            take(p, i);
+            ++response_beats[p];
+            if (r.wake)
+                take_wake(p);
+            else
+                take(p, i);
         } else if (!r.held) {
             r.held = true;
             r.held_last = *pin.rsp_last;
@@ -362,7 +424,6 @@ private:
     void take(unsigned p, int64_t i) {
         const Pins& pin = pins[p];
         Receiver& r = receivers[p];
-        ++response_beats[p];
         Result& result = results[i];
         const uint64_t beat = r.beat++;
         if (beat == 0) {
@@ -381,16 +442,35 @@ private:
             else
                 std::memcpy(to, pin.rsp_data, result.data_bytes - offset);
         }
-        if (r.beat < r.beats) {
-            if (*pin.rsp_last) fail(SHORT, p, i, r.beats, r.beat);
-            return;
-        }
-        if (!*pin.rsp_last) return fail(LONG, p, i, r.beats, r.beat);
+        if (!ends(p, i)) return;
         result.last_cycle = cycle;
+        Sender& s = senders[p];
+        if (s.patient && r.head + 1 == s.head) {
+            s.refused = result.header.status == STATUS_NOT_READY && cycle < s.deadline;
+            if (s.refused) return;
+            s.patient = false;
+        }
         result.done = ANSWERED;
         --unanswered;
         ++r.head;
-        r.beat = 0;
+    }
+
+    void take_wake(unsigned p) {
+        Receiver& r = receivers[p];
+        ++r.beat;
+        r.beats = RESPONSE_BEATS;
+        if (!ends(p, -1)) return;
+        ++wakes[p];
+        senders[p].woken = true;
+    }
+
+    // Whether the beat just taken ends its message, which must be where rsp_last says.
+    bool ends(unsigned p, int64_t i) {
+        Receiver& r = receivers[p];
+        const bool last = *pins[p].rsp_last, final = r.beat == r.beats;
+        if (last != final) fail(final ? LONG : SHORT, p, i, r.beats, r.beat);
+        if (final) r.beat = 0;
+        return final && last;
     }
 
     // The header of a response is complete: check it and find room for what follows.
@@ -401,7 +481,7 @@ private:
             return false;
         }
         result.data_offset = data_bytes;
-        result.data_bytes = result.header.opcode == OPCODE_READ ? result.header.length : 0;
+        result.data_bytes = carries_payload(result.header) ? result.header.length : 0;
         if (result.data_bytes > data_capacity - data_bytes) {
             fail(DATA_FULL, p, i);
             return false;
@@ -409,18 +489,6 @@ private:
         data_bytes += result.data_bytes;
         r.beats += (uint64_t{result.data_bytes} + BEAT_BYTES - 1) / BEAT_BYTES;
         return true;
-    }
-
-    void offer_register() {
-        if (register_raised) return;
-        const RegisterWrite* next = registers_written < registers_count ? &registers[registers_written] : nullptr;
-        register_raised = next && cycle - first_cycle >= next->cycle;
-        changed |= register_raised || node->reg_valid;
-        node->reg_valid = register_raised;
-        if (register_raised) {
-            node->reg_address = next->address;
-            node->reg_data = next->data;
-        }
     }
 
     void dump(uint64_t time) {
@@ -443,15 +511,16 @@ private:
     Pins pins[PORTS];
     Sender senders[PORTS];
     Receiver receivers[PORTS];
-    bool skipped = false, register_raised = false;
+    BusMaster bus;
+    uint32_t down = 0, was_down = 0;  // Ports held in reset, in this cycle and in the one before.
+    bool skipped = false;
     bool changed = true;  // An input, since the model was last evaluated.
     uint64_t first_cycle = 0, count, unanswered;
     const Batch* batch;
     const uint8_t* payload;
     Result* results;
     uint8_t* data;
-    uint64_t data_bytes, data_capacity, registers_count, registers_written;
-    RegisterWrite* registers;
+    uint64_t data_bytes, data_capacity;
     Options options{};
     Outcome outcome{};
     uint64_t trace_limit_bytes;
@@ -473,9 +542,9 @@ API void harness_close(Harness* h) { delete h; }
 API void harness_reset(Harness* h, uint32_t boot_epoch, uint32_t cycles) { h->reset(boot_epoch, cycles); }
 
 API void harness_start(Harness* h, uint32_t count, const Batch* batch, const uint8_t* payload, Result* results,
-                       uint8_t* data, uint64_t data_capacity, uint32_t registers_count, RegisterWrite* registers,
+                       uint8_t* data, uint64_t data_capacity, uint32_t accesses_count, Access* accesses,
                        const Options* options) {
-    h->start(count, batch, payload, results, data, data_capacity, registers_count, registers, options);
+    h->start(count, batch, payload, results, data, data_capacity, accesses_count, accesses, options);
 }
 
 API uint32_t harness_advance(Harness* h, uint64_t cycles) { return h->advance(cycles); }
@@ -493,9 +562,10 @@ API uint64_t harness_trace(Harness* h, const uint8_t** records) {
 
 API void harness_clear_trace(Harness* h) { h->trace.clear(); }
 
-API void harness_counters(Harness* h, uint64_t* request_beats, uint64_t* response_beats) {
+API void harness_counters(Harness* h, uint64_t* request_beats, uint64_t* response_beats, uint64_t* wakes) {
     std::memcpy(request_beats, h->request_beats, sizeof h->request_beats);
     std::memcpy(response_beats, h->response_beats, sizeof h->response_beats);
+    std::memcpy(wakes, h->wakes, sizeof h->wakes);
 }
 
 API bool harness_waves(Harness* h, const char* path, uint64_t first_cycle, uint64_t last_cycle) {

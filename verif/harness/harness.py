@@ -10,19 +10,24 @@ from os import PathLike
 
 import numpy as np
 
-from kvnode.models.spec.batch import BATCH_DTYPE, RESULT_DTYPE, TRACE_DTYPE
+from kvnode.models.spec.batch import BATCH_DTYPE, HANDLE_DTYPE, RESULT_DTYPE, TRACE_DTYPE
 from kvnode.models.spec.config import NodeConfig
-from kvnode.models.spec.enums import Opcode
+from kvnode.models.spec.enums import Flag, Opcode
 
 from . import build
-from .contract import OPTIONS_DTYPE, OUTCOME_DTYPE, REGISTER_DTYPE, VIOLATIONS, Code, Done
+from .contract import ACCESS_DTYPE, OPTIONS_DTYPE, OUTCOME_DTYPE, VIOLATIONS, Bus, Code, Done
 
-__all__ = ["Done", "Harness", "HarnessError", "HarnessStall", "RunError", "RunResult", "StreamViolation"]
+__all__ = ["Access", "Bus", "Done", "Harness", "HarnessError", "HarnessStall", "RunError", "RunResult",
+           "StreamViolation"]  # fmt: skip
+
+#: An access of the register bus: (cycle, address) reads, (cycle, address, data) writes.
+Access = tuple[int, int] | tuple[int, int, int]
 
 #: Cycles between two looks at the keyboard and calls of `progress`.
 SLICE_CYCLES = 50_000
 REGISTER_LIMIT_CYCLES = 100_000
 PROBABILITY_ONE = 1 << 16
+REGISTER_ADDRESS_BITS, REGISTER_BITS = 16, 32
 
 
 @dataclass
@@ -31,8 +36,9 @@ class RunResult:
 
     `results`: RESULT_DTYPE, one per request. `data`: bytes that `data_offset` of the results points into. `trace`:
     TRACE_DTYPE, all records since the last run or `take_trace`. The run took the `cycles` from `first_cycle` (counted
-    from reset) on; `request_beats` and `response_beats` of each port moved in it. `register_cycles`: when each of the
-    register writes was accepted, counted from reset.
+    from reset) on; `request_beats` and `response_beats` of each port moved in it, and `wakes` came. `registers`:
+    ACCESS_DTYPE, the register accesses that were answered, with what was read (`data`), the `response` (a `Bus`), and
+    the cycles from reset in which they were accepted and answered.
     """
 
     results: np.ndarray
@@ -42,7 +48,8 @@ class RunResult:
     cycles: int
     request_beats: np.ndarray
     response_beats: np.ndarray
-    register_cycles: np.ndarray = field(default_factory=lambda: np.zeros(0, "<u8"))
+    wakes: np.ndarray
+    registers: np.ndarray = field(default_factory=lambda: np.zeros(0, ACCESS_DTYPE))
 
     def payload(self, index: int) -> bytes:
         """The bytes that followed the response to request `index`."""
@@ -64,7 +71,7 @@ class RunError(HarnessError):
 
 
 class HarnessStall(RunError):
-    """`max_cycles` passed. `request` is the first one not answered, or -1 if only a register write was left."""
+    """`max_cycles` passed. `request` is the first one not answered, or -1 if only a register access was left."""
 
     def __init__(self, message: str, result: RunResult, request: int, port: int, opcode: int, tag: int, cycle: int):
         super().__init__(message, result)
@@ -72,7 +79,7 @@ class HarnessStall(RunError):
 
 
 class StreamViolation(RunError):
-    """A response stream broke its rules on `port` in `cycle`. `request`: the one being answered, or -1."""
+    """A response stream broke its rules on `port` in `cycle`. `request`: the one being answered, or -1 (a wake)."""
 
     def __init__(self, message: str, result: RunResult, code: Code, request: int, port: int, cycle: int):
         super().__init__(message, result)
@@ -157,24 +164,34 @@ class Harness:
         idle: float = 0.0,
         backpressure: float = 0.0,
         seed: int = 0,
-        registers: Iterable[tuple[int, int, int]] = (),
+        registers: Iterable[Access] = (),
         min_cycles: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> RunResult:
         """Send `batch` (BATCH_DTYPE), collect all answers.
 
         A request that waits for an answer is offered at the earliest in the cycle after its last beat was taken. When
-        its time, `after` and `handle_from` are all fulfilled and there is no handle, it is skipped, in no time; the
-        header of its result stays zero.
+        its time, `after`, `handle_from` and `session_from` are all fulfilled and there is no handle or no session, it
+        is skipped, in no time; the header of its result stays zero.
+
+        Nothing follows a request with `patience` on its port before its last answer. A wake counts for it that was
+        taken after the first beat of its last sending was accepted, also before the answer. The time runs from the
+        cycle in which its last beat was first accepted. If the run ends before, its result tells of the last NOT_READY.
+
+        While the bit of a port in ports_down is 1, nothing is offered there, and what comes is not looked at. When it
+        rises, all requests of the port of which a beat was accepted and that are not answered are lost, in that cycle
+        (`last_cycle`); the headers of their results stay zero. `tries` counts first beats accepted, so it is 0 for a
+        request that is skipped, and never for one that is lost.
 
         `idle` and `backpressure` are the probabilities per port and cycle that no new beat is offered and that
         rsp_ready is low: bits 0-15 and 16-31 of mix(seed ^ mix(cycle * ports + port)), with splitmix64 as mix and
-        cycles counted from reset, are less than 65536 times the probability. `registers`: (cycle, address, data), in
-        order, each offered from its cycle of the run on until accepted. The run ends when all is answered and written
-        and `min_cycles` have passed. `progress` is called now and then with the cycles run.
+        cycles counted from reset, are less than 65536 times the probability. `registers`: reads (cycle, address) and
+        writes (cycle, address, data), in order, each offered from its cycle of the run on when the one before is
+        answered. The run ends when all requests and accesses are answered and `min_cycles` have passed; a wake under
+        way then belongs to the next run. `progress` is called now and then with the cycles run.
 
         Raises `HarnessStall` after `max_cycles`, `StreamViolation` for a response that breaks the rules, `RunError`
-        when a buffer is full, and ValueError for a batch that means nothing.
+        when a buffer is full or the register bus answers unasked, and ValueError for a batch that means nothing.
         """
         node = self._open_node()
         if not self._usable:
@@ -188,16 +205,16 @@ class Harness:
             if not 0 <= probability <= 1:
                 raise ValueError(f"{name} = {probability} is not a probability")
             options[name] = round(probability * PROBABILITY_ONE)
-        writes = np.array([(*write, 0) for write in registers], REGISTER_DTYPE)
+        accesses = _accesses(registers)
         results = np.zeros(len(batch), RESULT_DTYPE)
         data = np.empty(self._room(batch), np.uint8)
-        before = self.counters()
+        before = self._counters()
         first_cycle = self._cycle
 
         self._usable = False  # Until it has ended well; an interrupt leaves requests behind.
         self._library.harness_start(
             node, len(batch), batch.ctypes.data, payload.ctypes.data, results.ctypes.data, data.ctypes.data, len(data),
-            len(writes), writes.ctypes.data, options.ctypes.data,
+            len(accesses), accesses.ctypes.data, options.ctypes.data,
         )  # fmt: skip
         passed = 0
         while (code := self._library.harness_advance(node, SLICE_CYCLES)) == Code.RUNNING:
@@ -207,24 +224,35 @@ class Harness:
         outcome = np.zeros((), OUTCOME_DTYPE)
         self._library.harness_report(node, outcome.ctypes.data)
         self._cycle = self._library.harness_cycle(node)
-        request_beats, response_beats = (now - then for now, then in zip(self.counters(), before))
+        request_beats, response_beats, wakes = self._counters() - before
         result = RunResult(
             results, data[: int(outcome["data_bytes"])], self.take_trace(), first_cycle, self._cycle - first_cycle,
-            request_beats, response_beats, writes["accepted_cycle"][: int(outcome["registers_written"])],
+            request_beats, response_beats, wakes, accesses[: int(outcome["registers_done"])],
         )  # fmt: skip
         if code != Code.COMPLETE:
-            raise self._error(Code(code), outcome, batch, writes, result, max_cycles)
+            raise self._error(Code(code), outcome, batch, accesses, result, max_cycles)
         self._usable = True
         return result
 
     def write_register(self, address: int, data: int, max_cycles: int = REGISTER_LIMIT_CYCLES) -> int:
-        """Write one register; the cycle in which the node accepted it. Its trace records wait for the next run.
+        """Write one register; the cycle in which the node accepted it. It ends when the node has answered.
 
-        Raises `HarnessStall` when that takes more than `max_cycles`.
+        Trace records wait for the next run. Raises `HarnessError` when the answer is not OKAY, and `HarnessStall` when
+        there is none within `max_cycles`.
         """
-        result = self.run(np.zeros(0, BATCH_DTYPE), max_cycles=max_cycles, registers=[(0, address, data)])
+        return int(self._access((0, address, data), max_cycles)["accepted_cycle"])
+
+    def read_register(self, address: int, max_cycles: int = REGISTER_LIMIT_CYCLES) -> int:
+        """Read one register. Trace records and errors are those of `write_register`."""
+        return int(self._access((0, address), max_cycles)["data"])
+
+    def _access(self, access: Access, max_cycles: int) -> np.void:
+        result = self.run(np.zeros(0, BATCH_DTYPE), max_cycles=max_cycles, registers=[access])
         self._kept_trace.append(result.trace)
-        return int(result.register_cycles[0])
+        row = result.registers[0]
+        if row["response"] != Bus.OKAY:
+            raise HarnessError(f"{_access_name(row)} was answered {Bus(row['response']).name}")
+        return row
 
     def idle(self, cycles: int) -> None:
         """Let `cycles` pass. Their trace records wait for the next run."""
@@ -245,9 +273,17 @@ class Harness:
 
     def counters(self) -> tuple[np.ndarray, np.ndarray]:
         """Request beats accepted and response beats taken since reset, by port."""
-        counts = np.zeros((2, self.config.ports), np.uint64)
-        self._library.harness_counters(self._open_node(), counts[0].ctypes.data, counts[1].ctypes.data)
-        return counts[0], counts[1]
+        request_beats, response_beats, _ = self._counters()
+        return request_beats, response_beats
+
+    def wakes(self) -> np.ndarray:
+        """Wakes taken since reset, by port. Their beats count as response beats."""
+        return self._counters()[2]
+
+    def _counters(self) -> np.ndarray:
+        counts = np.zeros((3, self.config.ports), np.uint64)
+        self._library.harness_counters(self._open_node(), *(row.ctypes.data for row in counts))
+        return counts
 
     def waves(self, path: str | PathLike, first_cycle: int = 0, last_cycle: int = (1 << 64) - 1) -> None:
         """Write the cycles from `first_cycle` to `last_cycle`, counted from reset, to a new VCD file.
@@ -277,6 +313,7 @@ class Harness:
             ("port", batch["port"] < self.config.ports, f"there are {self.config.ports} ports"),
             ("after", batch["after"] < index, "only an earlier request can be waited for"),
             ("handle_from", batch["handle_from"] < index, "only an earlier request can give its handle"),
+            ("session_from", batch["session_from"] < index, "only an earlier request can give its session"),
             ("payload_offset", inside,
              f"with payload_bytes it ends behind the payload of {len(payload)} bytes"),
         )  # fmt: skip
@@ -286,22 +323,35 @@ class Harness:
                 raise ValueError(f"batch[{worst}].{name} = {batch[name][worst]}: {rule}")
 
     def _room(self, batch: np.ndarray) -> int:
-        """Bytes that the answers can have at most: what each READ asks for, or the block if it asks for all of it."""
-        asked = batch["header"]["length"][batch["header"]["opcode"] == Opcode.READ].astype(np.uint64)
+        """Bytes that the answers can have at most: what each READ asks for, or the block if it asks for all of it, and
+        the handles of each MATCH that asks for leases.
+        """
+        header = batch["header"]
+        reads = header[header["opcode"] == Opcode.READ]
+        runs = np.ascontiguousarray(reads["digest"]).view(HANDLE_DTYPE)["count"].astype(np.uint64)
+        runs[(reads["flags"] & Flag.BY_HANDLE == 0) | (runs == 0)] = 1
+        asked = runs * reads["length"]
         asked[(asked == 0) | (asked > self.config.block_bytes)] = self.config.block_bytes
-        return int(asked.sum())
+        leased = (header["opcode"] == Opcode.MATCH) & (header["flags"] & Flag.LEASE != 0)
+        handles = np.minimum(header["length"][leased], self.config.max_payload_bytes)
+        return int(asked.sum()) + int(handles.sum())
 
     def _error(
-        self, code: Code, outcome: np.ndarray, batch: np.ndarray, writes: np.ndarray, result: RunResult, max_cycles: int
+        self,
+        code: Code,
+        outcome: np.ndarray,
+        batch: np.ndarray,
+        accesses: np.ndarray,
+        result: RunResult,
+        max_cycles: int,
     ) -> RunError:
         index, port, cycle = int(outcome["request"]), int(outcome["port"]), int(outcome["cycle"])
         opcode, tag = (int(batch[index]["header"][name]) for name in ("opcode", "tag")) if index >= 0 else (-1, -1)
         name = Opcode(opcode).name if opcode in list(Opcode) else f"opcode {opcode}"
         who = f"request {index} ({name}, tag {tag}, port {port})"
         if code == Code.CYCLE_LIMIT:
-            if index < 0 and len(result.register_cycles) < len(writes):
-                write = writes[len(result.register_cycles)]
-                what = f"the write of register {write['address']:#x} was not accepted"
+            if index < 0 and len(result.registers) < len(accesses):
+                what = f"{_access_name(accesses[len(result.registers)])} was not answered"
             elif index < 0:
                 what = "min_cycles have not passed"
             else:
@@ -314,9 +364,11 @@ class Harness:
             about = f", {who}" if index >= 0 else ""
             return StreamViolation(f"port {port}, cycle {cycle}{about}: {rule}", result, code, index, port, cycle)
         if code == Code.DATA_FULL:
-            what = "the answers have more bytes than the READs of the batch ask for"
+            what = "the answers have more bytes than the READs and MATCHes of the batch ask for"
         elif code == Code.TRACE_FULL:
             what = f"{len(result.trace)} trace records, as many as trace_limit allows"
+        elif code == Code.BUS_UNASKED:
+            what = "the register bus answered an access that was not made, or not accepted yet"
         else:
             what = self._library.harness_message(self._open_node()).decode()
         return RunError(f"cycle {cycle}: {what}", result)
@@ -325,9 +377,30 @@ class Harness:
         """How far an unanswered request has come."""
         beats = self.config.request_beats + -(-int(request["payload_bytes"]) // self.config.beat_bytes)
         sent_beats = int(outcome["sent_beats"])
-        if sent_beats == beats:
-            return f"was sent in cycle {result['sent_cycle']} and is not answered"
-        return f"is not sent: {sent_beats} of its {beats} beats were accepted"
+        down = ", and its port is down" if int(outcome["ports_down"]) >> int(request["port"]) & 1 else ""
+        if sent_beats < beats:
+            again = " again" if result["last_cycle"] else ""
+            return f"is not sent{again}: {sent_beats} of its {beats} beats were accepted{down}"
+        if result["last_cycle"] > result["sent_cycle"]:
+            return f"was answered NOT_READY in cycle {result['last_cycle']} and waits to be woken"
+        return f"was sent in cycle {result['sent_cycle']} and is not answered"
+
+
+def _accesses(registers: Iterable[Access]) -> np.ndarray:
+    """ACCESS_DTYPE of the accesses; ValueError for what does not fit on the bus."""
+    rows = []
+    for index, (cycle, address, *data) in enumerate(registers):
+        for name, value, bits in [("address", address, REGISTER_ADDRESS_BITS)] + [
+            ("data", word, REGISTER_BITS) for word in data
+        ]:
+            if not 0 <= value < 1 << bits:
+                raise ValueError(f"registers[{index}]: {name} = {value:#x} does not fit in {bits} bits")
+        rows.append((cycle, address, data[0] if data else 0, len(data), 0, 0, 0))
+    return np.array(rows, ACCESS_DTYPE)
+
+
+def _access_name(row: np.void) -> str:
+    return f"the {'write' if row['is_write'] else 'read'} of register {row['address']:#x}"
 
 
 def _load(path: str) -> ctypes.CDLL:
@@ -344,7 +417,7 @@ def _load(path: str) -> ctypes.CDLL:
         "message": (ctypes.c_char_p, [node]),
         "trace": (u64, [node, array]),
         "clear_trace": (None, [node]),
-        "counters": (None, [node, array, array]),
+        "counters": (None, [node, array, array, array]),
         "waves": (ctypes.c_bool, [node, ctypes.c_char_p, u64, u64]),
     }
     for name, (result, arguments) in signatures.items():

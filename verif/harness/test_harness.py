@@ -1,4 +1,4 @@
-"""The harness on a stand-in for the node: the rules of a batch, violations, stalls, patterns, waves and builds."""
+"""The rules of a batch, violations, stalls, patterns, waves and builds."""
 
 import multiprocessing
 import os
@@ -7,65 +7,15 @@ import re
 import numpy as np
 import pytest
 
-from kvnode.models.spec.batch import BATCH_DTYPE
-from kvnode.models.spec.config import NodeConfig, preset
-from kvnode.models.spec.enums import Opcode, Status
+from kvnode.models.spec.config import NodeConfig
+from kvnode.models.spec.enums import Flag, Opcode, ResponseFlag, Status
+from kvnode.models.spec.messages import HANDLE
 
 from . import build, stand_in
+from .bench import BOOT_EPOCH, CONFIGS, LIMIT_CYCLES, batch_of, open_harness, read_bytes, words_xor
 from .contract import Code, Done
-from .harness import Harness, HarnessError, HarnessStall, RunError, StreamViolation
+from .harness import HarnessError, HarnessStall, RunError, StreamViolation
 from .stand_in import Fault
-
-LIMIT_CYCLES = 2000
-BOOT_EPOCH = 5
-#: In the stand-in's top module: a write of register 0xDEAD ends in the model's own error.
-BOOBY_TRAP = 'always @(posedge clk) if (reg_valid && reg_address == 16\'hDEAD) $fatal(1, "the trap was sprung");'
-
-BATCH_FIELDS = BATCH_DTYPE.names or ()
-
-CONFIGS = {
-    "narrow": preset("tiny").replace(beat_bytes=8),
-    "tiny": preset("tiny"),
-    "sim": preset("sim"),
-    "wide": preset("wide"),
-}
-
-
-def open_harness(name: str = "tiny", waves=None, **options) -> Harness:
-    config = CONFIGS[name]
-    harness = Harness(config, text=stand_in.verilog(config, BOOBY_TRAP), waves=waves, optimise=False, **options)
-    harness.reset(BOOT_EPOCH)
-    return harness
-
-
-@pytest.fixture
-def tiny():
-    with open_harness("tiny") as harness:
-        yield harness
-
-
-def batch_of(*requests: dict, payload: bytes = b"") -> np.ndarray:
-    """A batch of requests given as the fields that matter; a tag that is not given is the index plus 100."""
-    batch = np.zeros(len(requests), BATCH_DTYPE)
-    batch["after"] = batch["handle_from"] = -1
-    for index, request in enumerate(requests):
-        batch[index]["header"]["tag"] = index + 100
-        for name, value in request.items():
-            if name == "digest":
-                value = np.void(value.ljust(32, b"\0"))
-            (batch[index] if name in BATCH_FIELDS else batch[index]["header"])[name] = value
-    return batch
-
-
-def read_bytes(first_word: int, length: int) -> bytes:
-    return b"".join(word.to_bytes(4, "little") for word in range(first_word, first_word + length // 4))
-
-
-def words_xor(data: bytes) -> int:
-    value = 0
-    for place in range(0, len(data), 4):
-        value ^= int.from_bytes(data[place : place + 4].ljust(4, b"\0"), "little")
-    return value
 
 
 def pattern(config: NodeConfig, seed: int, cycle: int, port: int) -> tuple[int, int]:
@@ -99,7 +49,7 @@ def test_every_port_gets_its_own_answers(name, stalls):
     with open_harness(name) as harness:
         run = harness.run(batch, payload, max_cycles=20 * LIMIT_CYCLES, **stalls)
 
-    assert (run.results["done"] == Done.ANSWERED).all()
+    assert (run.results["done"] == Done.ANSWERED).all() and (run.results["tries"] == 1).all()
     request_beats, response_beats = np.zeros(config.ports), np.zeros(config.ports)
     for index, (request, result) in enumerate(zip(requests, run.results)):
         sent = payload[request.get("payload_offset", 0) :][: request.get("payload_bytes", 0)]
@@ -151,13 +101,15 @@ def test_after_waits_for_the_answer_on_another_port(tiny):
     assert list(sent) == [33, last[0] + 4, last[1] + 4]
 
 
-def test_handle_of_the_answer_is_sent_and_the_rest_of_the_digest_stays(tiny):
-    source = {"port": 1, "ttl": Status.GRANTED, "digest": bytes.fromhex("01020304 05060708")}
+@pytest.mark.parametrize("flags", [0, ResponseFlag.LEASED])
+def test_handle_of_the_answer_is_sent_and_the_rest_of_the_digest_stays(tiny, flags):
+    digest = bytes.fromhex("01020304 05060708 090A0B0C")
+    source = {"port": 1, "ttl": Status.GRANTED, "deadline": flags, "digest": digest}
     run = tiny.run(batch_of(source, {"port": 0, "handle_from": 0, "digest": b"\xff" * 32}), max_cycles=LIMIT_CYCLES)
-    first, second = run.results["header"]
-    assert (int(first["slot"]), int(first["generation"])) == (0x04030201, 0x08070605)
-    # The stand-in tells the first twelve bytes of the digest it got.
-    assert (second["slot"], second["generation"], second["watermark"]) == (0x04030201, 0x08070605, BOOT_EPOCH)
+    # The lease is where the stand-in tells the bytes of the digest from the eighth on.
+    lease = "090A0B0C" if flags else "FFFFFFFF"
+    handle = bytes.fromhex(f"01020304 05060708 {BOOT_EPOCH:02X}000000 {lease}")
+    assert run.trace["digest"][1].tobytes() == handle + b"\xff" * 16
 
 
 @pytest.mark.parametrize("status", Status)
@@ -178,6 +130,57 @@ def test_request_without_a_handle_is_skipped(tiny, status):
         assert run.results[3]["sent_cycle"] == run.results[0]["last_cycle"] + 4
         assert not run.results[1:3]["header"].tobytes().strip(b"\0")
         assert len(run.trace) == 2
+
+
+def test_session_of_the_answer_is_sent(tiny):
+    source = {"port": 1, "opcode": Opcode.SESSION_OPEN, "digest": bytes.fromhex("01020380 05060000")}
+    handle = {"port": 1, "digest": bytes.fromhex("11121314")}
+    asked = {"port": 0, "session_from": 0, "handle_from": 1, "session": 7, "session_epoch": 9}
+    run = tiny.run(batch_of(source, handle, asked), max_cycles=LIMIT_CYCLES)
+    last = run.trace[run.trace["owner"] == 0][0]
+    assert (last["session"], last["session_epoch"]) == (0x80030201, 0x0605)
+    assert last["digest"].tobytes()[:4] == bytes.fromhex("11121314")
+    assert run.results["sent_cycle"][2] == run.results["last_cycle"][1] + 4
+
+
+@pytest.mark.parametrize("status", [Status.OK, Status.HIT, Status.GRANTED, Status.DENIED])
+@pytest.mark.parametrize("opcode", Opcode)
+def test_request_without_a_session_is_skipped(tiny, opcode, status):
+    source = {"port": 1, "opcode": opcode, "ttl": status}
+    run = tiny.run(
+        batch_of(source, {"port": 0, "session_from": 0}, {"port": 1, "session_from": 1}), max_cycles=LIMIT_CYCLES
+    )
+    good = status == Status.OK and opcode in (
+        Opcode.SESSION_OPEN, Opcode.SESSION_FENCE, Opcode.SESSION_MIGRATE, Opcode.SESSION_CLOSE
+    )  # fmt: skip
+    assert list(run.results["done"]) == [Done.ANSWERED, Done.ANSWERED if good else Done.SKIPPED, Done.SKIPPED]
+    assert list(run.results["tries"]) == [1, int(good), 0]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_leased_match_is_followed_by_handles_and_another_is_not(name):
+    match = {"opcode": Opcode.MATCH, "flags": Flag.LEASE, "length": 64, "sequence": 500, "payload_bytes": 64}
+    batch = batch_of(match | {"deadline": ResponseFlag.LEASED}, match, {"opcode": Opcode.PING, "length": 64})
+    with open_harness(name) as harness:
+        run = harness.run(batch, bytes(64), max_cycles=LIMIT_CYCLES)
+    assert [run.payload(index) for index in range(3)] == [read_bytes(500, 64), b"", b""]
+    assert list(run.results["header"]["length"]) == [64, 0, 0]
+
+
+def test_room_for_payloads_is_what_can_be_asked_for(tiny):
+    runs = HANDLE.pack(stride=32, count=3)
+    read = {"opcode": Opcode.READ, "length": 16, "digest": runs}
+    match = {"opcode": Opcode.MATCH, "length": 64}
+    for request, room in (
+        (read, 16),
+        (read | {"flags": Flag.BY_HANDLE}, 48),
+        (read | {"length": 0}, 128),
+        (read | {"length": 64, "flags": Flag.BY_HANDLE}, 128),
+        (match, 0),
+        (match | {"flags": Flag.LEASE}, 64),
+        (match | {"flags": Flag.LEASE, "length": 4096}, 64),
+    ):
+        assert tiny._room(batch_of(request)) == room
 
 
 def test_idle_and_backpressure_follow_the_promised_pattern():
@@ -205,19 +208,6 @@ def test_runs_repeat_exactly_with_and_without_waves():
     assert len({run.trace.tobytes() for run in runs}) == 1
 
 
-def test_registers_are_written_in_their_cycle_and_in_order(tiny):
-    early, late = ({"earliest_cycle": cycle} for cycle in (0, 100))
-    run = tiny.run(batch_of(early, late), max_cycles=LIMIT_CYCLES, registers=[(50, 0, 7), (51, 0, 9), (130, 4, 1)])
-    assert list(run.results["header"]["slot"]) == [0, 9]
-    first, second, third = (int(cycle) for cycle in run.register_cycles)
-    # The stand-in takes a register every fourth cycle.
-    assert 50 <= first < 54 and second == first + 4 and 130 <= third < 134
-    assert run.cycles == third + 1
-    before = tiny.cycle
-    assert before <= tiny.write_register(0, 3) < before + 4
-    assert tiny.run(batch_of({}), max_cycles=LIMIT_CYCLES).results[0]["header"]["slot"] == 3
-
-
 def test_trace_of_idle_cycles_is_kept_for_the_next_taker(tiny):
     run = tiny.run(batch_of({"after": -1}, {}), max_cycles=LIMIT_CYCLES)
     assert len(run.trace) == 2 and len(tiny.take_trace()) == 0
@@ -226,9 +216,7 @@ def test_trace_of_idle_cycles_is_kept_for_the_next_taker(tiny):
 
 
 def test_stall_names_the_first_unanswered_request(tiny):
-    batch = batch_of(
-        {"port": 0}, {"port": 1, "opcode": Opcode.LOOKUP, "tag": 77, "reserved": Fault.SILENT}, {"port": 0}
-    )
+    batch = batch_of({"port": 0}, {"port": 1, "opcode": Opcode.LOOKUP, "tag": 77, "members": Fault.SILENT}, {"port": 0})
     with pytest.raises(HarnessStall) as caught:
         tiny.run(batch, max_cycles=200)
     stall = caught.value
@@ -249,11 +237,6 @@ def test_stall_says_how_much_of_a_request_was_accepted(tiny):
         tiny.run(batch_of({"payload_bytes": 17}), bytes(17), max_cycles=50, backpressure=1.0)
 
 
-def test_stall_of_a_register_write_is_named(tiny):
-    with pytest.raises(HarnessStall, match=r"the write of register 0x12 was not accepted; 0 of 0"):
-        tiny.run(batch_of(), max_cycles=50, registers=[(60, 0x12, 0)])
-
-
 @pytest.mark.parametrize(
     ("fault", "code", "words"),
     [
@@ -269,7 +252,7 @@ def test_stall_of_a_register_write_is_named(tiny):
 @pytest.mark.parametrize("name", ["tiny", "wide"])
 def test_stream_violation_is_caught(name, fault, code, words):
     # One request that is well answered, then the faulty one, on the other port.
-    faulty = {"port": 1, "opcode": Opcode.READ, "length": 64, "reserved": fault, "payload_bytes": 256, "after": 0}
+    faulty = {"port": 1, "opcode": Opcode.READ, "length": 64, "members": fault, "payload_bytes": 256, "after": 0}
     batch = batch_of({"port": 0, "opcode": Opcode.READ, "length": 64}, faulty)
     with open_harness(name) as harness, pytest.raises(StreamViolation, match=words) as caught:
         harness.run(batch, bytes(256), max_cycles=LIMIT_CYCLES, min_cycles=1000, backpressure=0.8)
@@ -304,6 +287,7 @@ def test_error_of_the_model_does_not_end_the_process(tiny):
         ({"port": 2}, r"batch\[1\].port = 2: there are 2 ports"),
         ({"after": 1}, r"batch\[1\].after = 1: only an earlier request"),
         ({"handle_from": 5}, r"batch\[1\].handle_from = 5: only an earlier request"),
+        ({"session_from": 1}, r"batch\[1\].session_from = 1: only an earlier request"),
         ({"payload_bytes": 1}, r"batch\[1\].payload_offset = 0: .* ends behind the payload of 0 bytes"),
     ],
 )

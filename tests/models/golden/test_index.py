@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kvnode.models.golden.index import Index
+from kvnode.models.spec.messages import NUMBERED
 
 
 class NaiveIndex:
@@ -154,10 +155,11 @@ def test_place_names_a_row_and_a_tag_of_the_configured_sizes(rows_log2, tag_bits
     assert len(set(places)) > 0.8 * min(4000, 1 << rows_log2 + tag_bits)
 
 
-def test_model_group_epoch_and_seed_each_move_a_key():
+def test_model_group_epoch_session_and_seed_each_move_a_key():
     index = Index(9, 8, 32, seed=0x243F6A8885A308D313198A2E03707344)
-    places = {index.place(77, *key) for key in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]}
-    assert len(places) == 4
+    keys = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, NUMBERED | 16), (0, 0, 0, NUMBERED | 17)]
+    places = {index.place(77, *key) for key in keys}
+    assert len(places) == 6
     assert Index(9, 8, 32, seed=5).place(77, 0, 0, 0) not in places
 
 

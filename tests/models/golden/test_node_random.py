@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvnode.models.golden.node import Operation
+from kvnode.models.golden import Answer
+from kvnode.models.golden.directory import Operation
 from kvnode.models.spec.enums import Kind, Opcode
 
 BEAT, BLOCK_BEATS, PAYLOAD_BEATS, FILL_ROWS = 16, 12, 6, 2
@@ -32,7 +33,7 @@ class Block:
 
     writer: int
     beats: int
-    handle: int
+    granted: Answer
     sealed: bool = False
     data: bytearray = field(default_factory=bytearray)
 
@@ -53,10 +54,6 @@ class NodeMachine(RuleBasedStateMachine):
         self.stale = [{}, {}]
         self.patrol = [0, 0]
 
-    def ask(self, port, opcode, payload=b"", **fields):
-        answer = self.node.ask(port, opcode, payload, **fields)
-        return answer.status.name, answer
-
     def block(self, port, model, number):
         return self.blocks.get((PARTITION_OF_PORT[port], model, digest_of(number)))
 
@@ -76,11 +73,10 @@ class NodeMachine(RuleBasedStateMachine):
             expected = "EXISTS" if block.sealed else "BUSY"
         else:
             expected = "NO_SPACE" if used == SLOTS[partition] or filling == FILL_ROWS else "GRANTED"
-        status, answer = self.ask(port, Opcode.PUT_START, digest=digest_of(number), model_id=model, length=beats * BEAT)
-        assert status == expected
-        if status == "GRANTED":
-            handle = self.node.handle_of(answer)
-            self.blocks[partition, model, digest_of(number)] = Block(port, beats, handle)
+        answer = self.node.start(port, digest_of(number), beats * BEAT, model_id=model)
+        assert answer.status.name == expected
+        if expected == "GRANTED":
+            self.blocks[partition, model, digest_of(number)] = Block(port, beats, answer)
 
     @rule(port=PORTS, model=MODELS, number=NUMBERS, start=st.integers(-1, 1), beats=st.integers(1, PAYLOAD_BEATS),
           surplus=st.sampled_from([0, 0, 0, -1, 1]), fill=st.integers(0, 255))  # fmt: skip
@@ -101,28 +97,26 @@ class NodeMachine(RuleBasedStateMachine):
         else:
             expected = "BAD_REQUEST" if surplus else "OK"
         payload = bytes([fill]) * ((beats + surplus) * BEAT)
-        status, _ = self.ask(
-            port, Opcode.WRITE, payload, digest=block.handle, model_id=model, offset=offset, length=len(data)
-        )
-        assert status == expected
-        if status == "OK":
+        answer = self.node.write(block.granted, payload, offset, port, model_id=model, length=len(data))
+        assert answer.status.name == expected
+        if expected == "OK":
             block.data += data
 
-    @rule(port=PORTS, model=MODELS, number=NUMBERS)
-    def put_end(self, port, model, number):
+    @rule(port=PORTS, model=MODELS, number=NUMBERS, surplus=st.sampled_from([b"", b"", b"", b"?"]))
+    def put_end(self, port, model, number, surplus):
         block = self.block(port, model, number)
         if block is None:
             return
-        status, _ = self.ask(port, Opcode.PUT_END, digest=block.handle, model_id=model)
+        status = self.node.end(block.granted, bytes(block.data) + surplus, port, model_id=model).status.name
         if block.sealed:
             assert status == "SEALED"
         elif block.writer != port:
             assert status == "BUSY"
-        elif len(block.data) == block.beats * BEAT:
+        elif len(block.data) == block.beats * BEAT and not surplus:
             assert status == "SEALED"
             block.sealed = True
         else:
-            assert status == "INCOMPLETE"
+            assert status == ("INCOMPLETE" if len(block.data) < block.beats * BEAT else "CHECKSUM_MISMATCH")
             del self.blocks[PARTITION_OF_PORT[port], model, digest_of(number)]
 
     @rule(port=PORTS, model=MODELS, number=NUMBERS)
@@ -130,7 +124,7 @@ class NodeMachine(RuleBasedStateMachine):
         block = self.block(port, model, number)
         if block is None:
             return
-        status, _ = self.ask(port, Opcode.PUT_REVOKE, digest=block.handle, model_id=model)
+        status = self.node.by_handle(Opcode.PUT_REVOKE, block.granted, port, model_id=model).status.name
         assert status == ("WRITE_ONCE" if block.sealed else "OK" if block.writer == port else "BUSY")
         if status == "OK":
             del self.blocks[PARTITION_OF_PORT[port], model, digest_of(number)]
@@ -151,9 +145,8 @@ class NodeMachine(RuleBasedStateMachine):
             assert answer.status.name == "NO_SPACE"
         else:
             assert answer.status.name == "SEALED"
-            handle = self.node.handle_of(answer)
             self.blocks[partition, model, digest_of(number)] = Block(
-                port, len(data) // BEAT, handle, True, bytearray(data)
+                port, len(data) // BEAT, answer, True, bytearray(data)
             )
 
     @rule(port=PORTS, model=MODELS, number=NUMBERS, offset=st.integers(0, BLOCK_BEATS - 1),
@@ -162,9 +155,10 @@ class NodeMachine(RuleBasedStateMachine):
         block = self.block(port, model, number)
         where = {"offset": offset * BEAT, "length": beats * BEAT, "model_id": model}
         if by_handle and block is not None:
-            status, answer = self.ask(port, Opcode.READ, flags=1, digest=block.handle, **where)
+            answer = self.node.by_handle(Opcode.READ, block.granted, port, **where)
         else:
-            status, answer = self.ask(port, Opcode.READ, digest=digest_of(number), **where)
+            answer = self.node.ask(port, Opcode.READ, digest=digest_of(number), **where)
+        status = answer.status.name
         if block is None:
             assert (status, answer.data) == ("MISS", b"")
             return
@@ -188,23 +182,25 @@ class NodeMachine(RuleBasedStateMachine):
                 break
             count += 1
         answer = self.node.match(port, model, [digest_of(number) for number in numbers])
-        assert (answer.fields["count"], answer.status.name) == (count, "HIT" if count else "MISS")
+        expected = "HIT" if count else "MISS" if self.block(port, model, numbers[0]) is None else "NOT_READY"
+        assert (answer.fields["count"], answer.status.name) == (count, expected)
 
     @rule(port=PORTS, model=MODELS, number=NUMBERS)
     def lookup(self, port, model, number):
         block = self.block(port, model, number)
-        status, answer = self.ask(port, Opcode.LOOKUP, digest=digest_of(number), model_id=model)
-        assert status == ("MISS" if block is None else "HIT" if block.sealed else "NOT_READY")
+        answer = self.node.ask(port, Opcode.LOOKUP, digest=digest_of(number), model_id=model)
+        assert answer.status.name == ("MISS" if block is None else "HIT" if block.sealed else "NOT_READY")
         if block is not None:
-            assert self.node.handle_of(answer) == block.handle
+            assert self.node.handle_of(answer) == self.node.handle_of(block.granted)
 
     @rule(port=PORTS, model=MODELS, number=NUMBERS, by_handle=st.booleans())
     def drop(self, port, model, number, by_handle):
         block = self.block(port, model, number)
         if by_handle and block is not None:
-            status, _ = self.ask(port, Opcode.DROP, flags=1, digest=block.handle, model_id=model)
+            answer = self.node.by_handle(Opcode.DROP, block.granted, port, model_id=model)
         else:
-            status, _ = self.ask(port, Opcode.DROP, digest=digest_of(number), model_id=model)
+            answer = self.node.ask(port, Opcode.DROP, digest=digest_of(number), model_id=model)
+        status = answer.status.name
         assert status == ("MISS" if block is None else "OK" if block.sealed else "BUSY")
         if status == "OK":
             del self.blocks[PARTITION_OF_PORT[port], model, digest_of(number)]
@@ -213,8 +209,7 @@ class NodeMachine(RuleBasedStateMachine):
         """Take a retired model's blocks out of the reference; returns them."""
         gone = [self.blocks.pop(key) for key in list(self.blocks) if key[:2] == (partition, model)]
         for block in gone:
-            status, _ = self.ask(block.writer, Opcode.PUT_END, digest=block.handle, model_id=model)
-            assert status == "STALE_HANDLE"
+            assert self.node.end(block.granted, port=block.writer, model_id=model).status.name == "STALE_HANDLE"
         return gone
 
     @rule(partition=st.integers(0, 1), model=MODELS)
@@ -227,9 +222,9 @@ class NodeMachine(RuleBasedStateMachine):
     @rule(partition=st.integers(0, 1), model=MODELS)
     def retire_by_register(self, partition, model):
         """As the node does: the epoch, and the one step of the patrol that is owed for it."""
-        self.node.operate(Operation(SWEEPER, Kind.RETIRE_MODEL, partition, model_id=model))
+        self.node.operate(Operation(SWEEPER, Kind.RETIRE_MODEL, partition=partition, model_id=model))
         for block in self.forget(partition, model):
-            self.stale[partition][block.handle & 0xFFFFFFFF] = not block.sealed
+            self.stale[partition][block.granted.fields["slot"]] = not block.sealed
         self.steps_of_the_patrol(partition, 1)
 
     @precondition(lambda self: any(self.stale))
@@ -240,7 +235,7 @@ class NodeMachine(RuleBasedStateMachine):
     def steps_of_the_patrol(self, partition, count):
         for _ in range(count):
             slot = self.patrol[partition]
-            result = self.node.operate(Operation(SWEEPER, Kind.PATROL, partition, slot=slot))
+            result = self.node.operate(Operation(SWEEPER, Kind.PATROL, partition=partition, slot=slot))
             assert (result.state_after != result.state_before) == (slot in self.stale[partition])
             self.stale[partition].pop(slot, None)
             self.patrol[partition] = (slot + 1) % SLOTS[partition]

@@ -113,6 +113,34 @@ def test_whitening_sets_every_model_group_and_epoch_apart():
     assert all(whitening(*key) < 1 << 64 for key in keys)
 
 
+def test_key_that_is_private_to_no_session_is_whitened_as_a_public_one():
+    assert whitening(3, 7, 11, 0) == whitening(3, 7, 11) == 3 ^ 7 << 16 ^ 11 << 24
+
+
+def test_each_bit_of_a_session_number_whitens_one_bit_of_its_own():
+    # The mark of a number highest, then the number from its lowest bit downwards: away from the epoch's low bits.
+    plain = whitening(1, 2, 3)
+    assert [whitening(1, 2, 3, 1 << bit) ^ plain for bit in range(31)] == [1 << 62 - bit for bit in range(31)]
+    assert whitening(1, 2, 3, 1 << 31) ^ plain == 1 << 63
+
+
+def test_private_keys_of_sessions_lie_apart_from_each_other_and_from_the_public_key():
+    numbers = [1 << 31 | generation << 4 | row for generation in range(1, 33) for row in range(16)]
+    for epoch in (0, 1, 511):
+        keys = {whitening(1, 2, epoch, number) for number in (0, *numbers)}
+        assert len(keys) == 1 + 32 * 16 and all(key < 1 << 64 for key in keys)
+
+
+def test_one_digest_finds_room_for_the_private_blocks_of_many_sessions():
+    index, digest = Index(6, 8, 32, SEED), 0x1234
+    pairs = [index.place(digest, 1, 0, 0, session) for session in (0, *(1 << 31 | 16 + n for n in range(400)))]
+    for slot, pair in enumerate(pairs):
+        where = index.choose(pair)
+        assert index.find(pair) is None and where is not None
+        index.insert(pair, where, slot)
+    assert [index.find(pair) for pair in pairs] == list(range(401))
+
+
 @given(st.integers(0, (1 << 32) - 1))
 def test_tag_mix_is_invertible(tag):
     mixed = tag_mix(tag)
