@@ -17,7 +17,7 @@ sim: $(READY)  ## replay a trace on the RTL [TRACE= REQUESTS= PRESET= WAVES=1]
 
 test: $(READY)  ## the fast tests, then the short ones of the simulator
 	$(BIN)/pytest tests
-	$(BIN)/pytest verif -m "not long"
+	$(BIN)/pytest verif -m "not long" -n auto --dist worksteal
 
 lint: $(READY)  ## style
 	$(BIN)/ruff check .

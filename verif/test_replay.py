@@ -125,7 +125,10 @@ def test_waveform_of_a_replay_lists_all_of_its_messages(monkeypatch, tmp_path, c
     assert len(capsys.readouterr().out.splitlines()) == len(listed) + 1
 
 
-@pytest.mark.parametrize("fault", ["transition", "watermark", "index_compare", "rotator"])
+@pytest.mark.parametrize("fault", [
+    pytest.param("transition", marks=pytest.mark.long), pytest.param("watermark", marks=pytest.mark.long),
+    "index_compare", "rotator",
+])  # fmt: skip
 def test_seeded_fault_is_named_and_its_cycles_are_written(fault, tmp_path):
     # Built with waves from the start: one model serves the replay and the waveform.
     unused = tmp_path / "unused.vcd"
