@@ -2,7 +2,7 @@
 READY := .venv/.ready
 BIN := .venv/bin
 
-.PHONY: help setup sim test lint typecheck verif bench docs clean
+.PHONY: help setup sim test lint typecheck verif formal mutate coverage bench docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -28,8 +28,17 @@ typecheck: $(READY)  ## types
 verif: $(READY)  ## everything that runs on the simulator
 	$(BIN)/pytest verif
 
+formal: $(READY)  ## the proofs, and docs/proofs.md [ONLY=]
+	$(BIN)/python -m kvnode.verif.formal.run $(if $(ONLY),--only $(ONLY),--page docs/proofs.md)
+
 bench: $(READY)  ## measure, and write the reports
 	$(BIN)/kvnode bench all
+
+coverage: $(READY)  ## measure line, toggle and functional coverage, and write docs/coverage.md
+	$(BIN)/python -m kvnode.verif.coverage
+
+mutate: $(READY)  ## how good the tests are: small faults in the netlist, and how many are found [COUNT= SEED= FAST=1]
+	$(BIN)/python -m kvnode.verif.mutation $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) $(if $(FAST),--fast)
 
 docs: $(READY)  ## check the pages: every link and every path that they name
 	$(BIN)/pytest tests/test_docs.py tests/test_readme.py

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 class By(enum.Enum):
     """How the owner of a piece of state is found."""
 
-    #: The same for everybody, and free of any tenant's doing: the wheel and what it turns.
+    #: The same for everybody, and free of any tenant's doing: the wheel and what it turns, and what the operator sets.
     PUBLIC = "public"
     #: The partition whose number ends the name.
     NUMBER = "number"
@@ -26,17 +26,22 @@ class By(enum.Enum):
     PORT = "port"
     #: The port that owned, in the cycle before, the bank whose number ends the name.
     LANE = "lane"
-    #: Not visible to any tenant: the trace port, and what stands behind the registers.
+    #: Depends on all tenants and is visible to none: the trace port, counters, events, what the registers are read as.
     MANAGEMENT = "management"
 
 
 @dataclass(frozen=True)
 class Owned:
-    """State whose names match `names` (shell pattern) and its owner. `tag`: for By.TAG, the head in the directory."""
+    """State whose names match `names` (shell pattern) and its owner. `tag`: for By.TAG, the head in the directory.
+    `when`: the bit of the same block without which nobody looks at it.
+
+    Of several declarations of a block that match a name, the first holds.
+    """
 
     names: str
     by: By
     tag: str = ""
+    when: str = ""
 
     def matches(self, name: str) -> bool:
         return fnmatch.fnmatchcase(name, self.names)

@@ -18,7 +18,7 @@ class TracePort(wiring.Component):
     Used by: directory.
     """
 
-    OWNERSHIP = (Owned("*", By.MANAGEMENT),)
+    OWNERSHIP = (Owned("cycle", By.PUBLIC), Owned("*", By.MANAGEMENT))
 
     def __init__(self):
         super().__init__(

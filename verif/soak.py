@@ -4,6 +4,7 @@ Used by: verif.test_lockstep, sw_driver.soak.
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvnode.models.spec import node_registers as registers
@@ -29,17 +30,23 @@ class Round:
     cycles: int
 
 
-def play(harness: Harness, seed: int, requests: int, check: MessageCheck | None = None) -> Round:
+def play(
+    harness: Harness,
+    seed: int,
+    requests: int,
+    check: MessageCheck | None = None,
+    checker: Callable[[NodeConfig, int], MessageCheck] = MessageCheck,
+) -> Round:
     """One round from reset: random traffic, malformed messages among it, idle and backpressure, and in some rounds
     models that are retired, ports that go down, settings that change and slots that are found damaged.
 
     Raises golden.Difference or checkers.messages.WrongAnswer at the first thing that is not as in the golden model,
-    and the errors of the harness when something hangs. `check`: in place of one that this round makes.
+    and the errors of the harness when something hangs. `check`: in place of one that this round makes, with `checker`.
     """
     config, draw = harness.config, random.Random(seed)
     boot_epoch = draw.randrange(4)
     harness.reset(boot_epoch)
-    check = check or MessageCheck(config, boot_epoch)
+    check = check or checker(config, boot_epoch)
     traffic = Traffic(config, seed, keys=draw.choice((4, 24, 200)), malformed=draw.choice((0, 0.05, 0.3)))
     answers = lost = cycles = 0
     for _ in range(RUNS_PER_ROUND):

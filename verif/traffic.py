@@ -33,6 +33,7 @@ class Traffic:
 
     def __init__(self, config: NodeConfig, seed: int, *, keys: int = 24, malformed: float = 0.1, ports=None):
         self.config, self.random = config, random.Random(seed)
+        self._torn = random.Random(~seed)
         self.malformed = malformed
         self.ports = list(range(config.ports)) if ports is None else list(ports)
         bits = config.digest_bits
@@ -96,9 +97,10 @@ class Traffic:
         if what == 0:
             opcode = draw.randrange(256)
         elif what == 1:
-            fields[draw.choice(("offset", "length"))] = draw.choice(
-                (1, 31, self.config.block_bytes, (1 << 32) - 1, draw.getrandbits(32))
-            )
+            name = draw.choice(("offset", "length"))
+            fields[name] = draw.choice((1, 31, self.config.block_bytes, (1 << 32) - 1, draw.getrandbits(32)))
+            if self._torn.getrandbits(1):
+                fields[name] = 1 << self._torn.randrange(32)
         elif what == 2:
             fields["partition"] = draw.randrange(256)
         elif what == 3:
@@ -109,6 +111,8 @@ class Traffic:
             fields[name] = draw.getrandbits(16)
         elif what == 5:
             fields["digest"] = draw.getrandbits(256)
+            if self._torn.getrandbits(1):
+                fields["digest"] = 1 << self._torn.randrange(256)
         elif what == 6:
             name = draw.choice(("slot", "generation", "boot_epoch", "lease", "stride", "count", "crc", "zero"))
             fields["digest"], fields["flags"] = _handle(**{name: draw.getrandbits(32)}), int(Flag.BY_HANDLE)
@@ -336,7 +340,11 @@ class Traffic:
 
     def _match(self, port: int, session_from: int = -1, **more: int) -> None:
         count = self.random.randrange(1, min(12, self.config.max_match_digests) + 1)
-        payload = b"".join(self._key(port).to_bytes(32, "little") for _ in range(count))
+        keys = [self._key(port) for _ in range(count)]
+        if self.config.digest_bits < 256 and self._torn.random() < self.malformed:
+            # A digest of more bits than there are.
+            keys[self._torn.randrange(count)] |= 1 << self._torn.randrange(self.config.digest_bits, 256)
+        payload = b"".join(key.to_bytes(32, "little") for key in keys)
         self._send(port, Opcode.MATCH, payload, -1, session_from, length=len(payload), **self._model(), **more)
 
     def _read(self, port: int) -> None:

@@ -67,7 +67,7 @@ class RegisterBank(wiring.Component):
     Used by: management.
     """
 
-    OWNERSHIP = (Owned("*", By.MANAGEMENT),)
+    OWNERSHIP = (Owned("rdata", By.MANAGEMENT), Owned("*", By.PUBLIC))
 
     def __init__(
         self,

@@ -173,7 +173,7 @@ class Directory(wiring.Component):
             ops[1].eq(self.operation),
             epochs[1].eq(epoch),
         ]
-        folded = Signal(64)
+        folded = Signal(64, name="s1_folded")
         m.d.sync += folded.eq(fold(self.digest))
         m.submodules.beside = beside = DelayLine(config.digest_bits + shapes.cargo.size, DELAY_CYCLES)
         m.d.comb += beside.input.eq(Cat(self.digest, self.cargo))
@@ -228,7 +228,9 @@ class Directory(wiring.Component):
             index.insert.eq(grant),
             index.insert_slot.eq(free.s5_slot),
             index.remove.eq(reap),
-            index.remove_where.eq(op5.where),
+            index.remove_where.table.eq(op5.where.table),
+            index.remove_where.row.eq(op5.where.row & Array(row_masks)[s5.partition]),
+            index.remove_where.way.eq(op5.where.way),
             index.remove_base.eq(Array(row_bases)[s5.partition]),
         ]
         direct5 = op5.by_handle | one_of(op5.kind, SWEEPER_KINDS)
@@ -255,6 +257,7 @@ class Directory(wiring.Component):
             verdicts[6].granted.eq(grant),
             verdicts[6].fill_row.eq(fills.s5_row),
             verdicts[6].where.eq(index.s5_choice),
+            verdicts[6].free_count.eq(0),
             verdicts[7].eq(verdicts[6]),
             verdicts[7].free_count.eq(free.s6_count),
             verdicts[8].eq(verdicts[7]),
@@ -362,7 +365,8 @@ class Directory(wiring.Component):
         all_members = Array(((1 << count) - 1) & 0xFF for count in range(1 << len(fill.members)))[fill.members]
         one_member = (1 << cargo8.member)[:MAX_MEMBERS]
         late = key8.session[-1] & sessions.late
-        port_down = (fill.ports & leases.revoking).any()
+        local = Array(config.port_masks)[s8.partition]
+        port_down = (fill.ports & leases.revoking & local).any()
         overdue = fill.timed & passed(now, fill.deadline)
         ttl_over = state8.timed & passed(now_ttl, state8.until)
         session_over = Mux(filling8, late, key8.private & ~sessions.alive)
@@ -453,7 +457,6 @@ class Directory(wiring.Component):
         fill_ticks = Mux(cargo8.deadline == 0, setting.fill_deadline_ticks, cargo8.deadline)
         lease_ticks = Mux(cargo8.deadline == 0, setting.lease_ticks, cargo8.deadline)
         block_crc = fill.crc ^ cargo8.part_crc
-        local = Array(config.port_masks)[s8.partition]
         after, fill_after, member_after = blocks.commit_state, fills.s8_commit, fills.s8_commit_part
         m.d.comb += [
             blocks.commit.eq(touched),
@@ -570,9 +573,12 @@ class Directory(wiring.Component):
         given_up = touched & filling8 & (after.state == State.RETIRING) & ~v8.granted
         with m.If(s8.valid):
             m.d.comb += wakes.eq(
-                sessions.wakes
-                | Mux((touched & seals) | given_up, fill.waiters, 0)
-                | Mux(given_up, fill.ports & ~own, 0)
+                local
+                & (
+                    sessions.wakes
+                    | Mux((touched & seals) | given_up, fill.waiters, 0)
+                    | Mux(given_up, fill.ports & ~own, 0)
+                )
             )
         cause = Signal(CAUSE_BITS)
         with m.If(self.retire):

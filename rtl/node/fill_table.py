@@ -64,8 +64,10 @@ class FillTable(wiring.Component):
 
     OWNERSHIP = (
         Owned("taken_*", By.NUMBER),
-        Owned("rows.forward*", By.TAG, "s8_head"),
-        Owned("parts.forward*", By.TAG, "s8_head"),
+        Owned("rows.forward", By.TAG, "s8_head"),
+        Owned("rows.forwarded", By.TAG, "s8_head", when="rows.forward"),
+        Owned("parts.forward", By.TAG, "s8_head"),
+        Owned("parts.forwarded", By.TAG, "s8_head", when="parts.forward"),
         Owned("rows.ram", By.ADDRESS),
         Owned("parts.ram", By.ADDRESS),
         Owned("slots", By.ADDRESS),

@@ -53,7 +53,8 @@ class Leases(wiring.Component):
         Owned("releasing_*", By.PORT),
         Owned("revoking_*", By.PORT),
         Owned("s8_*", By.TAG, "s8_head"),
-        Owned("rows.forward*", By.TAG, "s8_head"),
+        Owned("rows.forward", By.TAG, "s8_head"),
+        Owned("rows.forwarded", By.TAG, "s8_head", when="rows.forward"),
         Owned("rows.ram", By.ADDRESS),
         Owned("looks", By.ADDRESS),
     )
@@ -139,7 +140,12 @@ class Leases(wiring.Component):
             self.held.eq(
                 is_taken & same_slot & self.number[-1] & (lease.generation == self.number[config.lease_bits : -1])
             ),
-            released_by.eq(Array(releasing)[lease.port] != 0),
+            released_by.eq(
+                Array(
+                    (releasing[port] != 0) & (self.partition == owner)
+                    for port, owner in enumerate(config.partition_of_port)
+                )[lease.port]
+            ),
             self.over.eq(
                 is_taken & same_slot
                 & ((lease.timed & passed(self.now, lease.until)) | released_by
@@ -187,7 +193,7 @@ class Leases(wiring.Component):
                 m.d.sync += releasing[port].eq(releasing[port] - 1)
             with m.If(expires_fill & mine & (revoking[port] != 0)):
                 m.d.sync += revoking[port].eq(revoking[port] - 1)
-            with m.If(self.take_back & self.take_back_ports[port]):
+            with m.If(self.take_back & mine & self.take_back_ports[port]):
                 m.d.sync += releasing[port].eq(2 * config.leases)
                 with m.If(~self.leases_only):
                     m.d.sync += revoking[port].eq(2 * config.fill_rows)

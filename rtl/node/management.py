@@ -30,7 +30,7 @@ class Management(wiring.Component):
     Used by: node.
     """
 
-    OWNERSHIP = (Owned("*", By.MANAGEMENT),)
+    OWNERSHIP = (Owned("*", By.PUBLIC),)
 
     def __init__(self, config: NodeConfig):
         self.config, self.shapes = config, Shapes(config)

@@ -347,7 +347,7 @@ class Port(wiring.Component):
             responder.landed.watermark.eq(result.watermark),
             responder.wake.eq(self.wake),
             responder.handle_valid.eq(walk.counts & locks),
-            responder.drop_handles.eq(match_answers & walk.wrong),
+            responder.drop_handles.eq(match_answers & walk.wrong & locks & ~walk.first),
             responder.handle.slot.eq(result.slot),
             responder.handle.generation.eq(result.generation),
             responder.handle.lease.eq(result.number),

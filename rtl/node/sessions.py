@@ -63,7 +63,8 @@ class Sessions(wiring.Component):
         Owned("offered_*", By.NUMBER),
         Owned("open_*", By.NUMBER),
         Owned("s8_*", By.TAG, "s8_head"),
-        Owned("rows.forward*", By.TAG, "s8_head"),
+        Owned("rows.forward", By.TAG, "s8_head"),
+        Owned("rows.forwarded", By.TAG, "s8_head", when="rows.forward"),
         Owned("rows.ram", By.ADDRESS),
     )
 

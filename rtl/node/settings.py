@@ -47,8 +47,8 @@ class Settings(wiring.Component):
     OWNERSHIP = (
         Owned("spare_*", By.NUMBER),
         Owned("evicting_*", By.NUMBER),
-        Owned("settings_*", By.MANAGEMENT),
-        Owned("reserve_*", By.MANAGEMENT),
+        Owned("settings_*", By.NUMBER),
+        Owned("reserve_*", By.NUMBER),
     )
 
     def __init__(self, config: NodeConfig):

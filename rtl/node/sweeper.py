@@ -53,8 +53,8 @@ class Sweeper(wiring.Component):
         Owned("position", By.PUBLIC),
         Owned("partition", By.PUBLIC),
         Owned("own_turn", By.PUBLIC),
-        Owned("were_down", By.MANAGEMENT),
-        Owned("went_down", By.MANAGEMENT),
+        Owned("were_down", By.PUBLIC),
+        Owned("went_down", By.PUBLIC),
     )
 
     def __init__(self, config: NodeConfig):
@@ -67,7 +67,7 @@ class Sweeper(wiring.Component):
                 "valid": Out(1),
                 "operation": Out(shapes.operation),
                 "cargo": Out(shapes.cargo),
-                "partition": Out(partition_bits),
+                "partition": Out(partition_bits, init=config.partition_of_port[0]),
                 "taken": In(1),
                 "low": In(count),
                 "push": In(1),
@@ -195,10 +195,10 @@ class Sweeper(wiring.Component):
                 m.d.comb += [kind.eq(Kind.RETIRE_MODEL), self.retire_taken.eq(self.taken)]
             with m.Elif(down_ports != 0):
                 m.d.comb += [kind.eq(Kind.PORT_DOWN), cargo_ports.eq(down_ports), took_down.eq(self.taken)]
-            with m.Elif(changed):
-                m.d.comb += [kind.eq(Kind.CONFIGURE), cargo_row.eq(row), cargo_value.eq(value)]
-            with m.Else():
+            with m.Elif(poisons):
                 m.d.comb += [kind.eq(Kind.POISON), slot.eq(self.poison_slot), self.poison_taken.eq(self.taken)]
+            with m.Else():
+                m.d.comb += [kind.eq(Kind.CONFIGURE), cargo_row.eq(row), cargo_value.eq(value)]
         with m.Elif(own_turn & Array(what is not None for what in ROUND)[phase]):
             with m.Switch(Array(what or 0 for what in ROUND)[phase]):
                 with m.Case(Kind.PATROL):

@@ -14,16 +14,17 @@ from ..ownership import By, Owned
 RUNS = 2
 
 
-def bank_row(config: NodeConfig, slot, beat):
-    """Row, the same in every bank, of a beat of a physical slot."""
-    return slot * config.bank_rows_per_block + (beat >> index_bits(config.ports))
-
-
-def slot_base(config: NodeConfig, partition: int, number):
-    """First slot of the partition that a port of `partition` reads: its own or, by `number`, the public one."""
-    if config.public_partition is None:
-        return Const(config.slot_bases[partition], index_bits(config.slots))
-    return Array(Const(base, index_bits(config.slots)) for base in config.slot_bases)[number]
+def bank_row(config: NodeConfig, partition, slot, beat):
+    """Row, the same in every bank, of a beat of a slot of `partition`, whatever is in the bits that it has not."""
+    bits = index_bits(config.slots)
+    if isinstance(partition, int):
+        base, mask = config.slot_bases[partition], config.partitions[partition].slots - 1
+    else:
+        base = Array(Const(base, bits) for base in config.slot_bases)[partition]
+        mask = Array(Const(p.slots - 1, bits) for p in config.partitions)[partition]
+    lap_bits = index_bits(config.ports)
+    row = beat[lap_bits : lap_bits + (config.bank_rows_per_block - 1).bit_length()]
+    return (base | (slot & mask)) * config.bank_rows_per_block + row
 
 
 class ReadEngine(wiring.Component):
@@ -84,11 +85,12 @@ class ReadEngine(wiring.Component):
         head = Signal()
         tail = Signal()
         run = Signal(run_layout)
-        base = slot_base(self.config, self.partition, run.partition)
+        # Only with a public partition can a port read from another than its own.
+        source = self.partition if self.config.public_partition is None else run.partition
         m.d.comb += [
             run.eq(Mux(head, runs[1].as_value(), runs[0].as_value())),
             self.issue.eq(run.valid & self.credit & (run.beat[: len(self.bank)] == self.bank)),
-            self.row.eq(bank_row(self.config, base | run.slot, run.beat)),
+            self.row.eq(bank_row(self.config, source, run.slot, run.beat)),
             self.done.eq(self.issue & (run.count == 1)),
         ]
         m.d.sync += [head.eq(head ^ self.done), tail.eq(tail ^ self.start)]
@@ -97,7 +99,9 @@ class ReadEngine(wiring.Component):
         for i in range(RUNS):
             m.d.comb += [
                 self.holds[i].valid.eq(runs[i].valid),
-                self.holds[i].partition.eq(runs[i].partition),
+                self.holds[i].partition.eq(
+                    self.partition if self.config.public_partition is None else runs[i].partition
+                ),
                 self.holds[i].slot.eq(runs[i].slot),
             ]
             with m.If(self.issue & (head == i)):
@@ -221,7 +225,7 @@ class WriteEngine(wiring.Component):
         in_turn = run.beat[: len(self.bank)] == self.bank
         m.d.comb += [
             self.issue.eq(moving & wanted & in_turn),
-            self.row.eq(bank_row(self.config, self.config.slot_bases[self.partition] | operation.slot, run.beat)),
+            self.row.eq(bank_row(self.config, self.partition, operation.slot, run.beat)),
             self.beat_data.eq(Mux(self.issue, payload.p.data, 0)),
             payload.ready.eq(moving & (~wanted | in_turn)),
         ]

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from kvnode.models.spec import node_registers as registers
-from kvnode.models.spec.enums import Opcode, Status
-from kvnode.models.spec.messages import REQUEST, RESPONSE, VERSION
+from kvnode.models.spec.crc import crc32c
+from kvnode.models.spec.enums import Flag, Opcode, Status
+from kvnode.models.spec.messages import HANDLE, REQUEST, RESPONSE, VERSION
 from kvnode.models.spec.requests import WITH_PAYLOAD
 from kvnode.rtl.elaborate import TOP
 from kvnode.verif.agents.batch import BatchRun
@@ -138,6 +139,53 @@ async def refuses_messages_of_a_wrong_length(dut):
     await bench.until(lambda: all(request.done for request, _ in sent), 100_000, "every message is answered")
     for request, answer in sent:
         assert request.response == answer, REQUEST.unpack(request.header)
+
+
+@bench_test(max_cycles=20_000)
+async def keeps_the_handles_of_a_match_that_waits(dut):
+    """A MATCH with leases waits to be answered; then one comes whose payload is not as announced."""
+    bench = Bench(dut)
+    config = config_of("tiny")
+    stalled = [False]
+    port = NodePort(bench, config, 0, lambda: False, lambda: stalled[0])
+    await bench.start(boot_epoch=BOOT_EPOCH)
+
+    def send(opcode, payload=b"", **fields):
+        own = {"version": VERSION, "partition": config.partition_of_port[0], "opcode": opcode}
+        return port.send(REQUEST.pack(**(own | fields)), payload)
+
+    async def ask(opcode, payload=b"", **fields):
+        message = send(opcode, payload, **fields)
+        await bench.until(lambda: message.done, 2000, "answered")
+        return RESPONSE.unpack(message.response)
+
+    digest, data = (0x1234).to_bytes(32, "little"), bytes(range(16))
+    granted = await ask(Opcode.PUT_START, length=len(data), digest=0x1234)
+
+    def handle(**fields):
+        own = {"slot": granted["slot"], "generation": granted["generation"], "boot_epoch": BOOT_EPOCH}
+        return int.from_bytes(HANDLE.pack(**(own | fields)), "little")
+
+    await ask(Opcode.WRITE, data, length=len(data), digest=handle())
+    assert (await ask(Opcode.PUT_END, digest=handle(crc=crc32c(data))))["status"] == Status.SEALED
+    stalled[0] = True
+    first = send(Opcode.MATCH, digest, length=32, flags=int(Flag.LEASE))
+    payload, flags = {"too_long": (digest * 2, 0), "torn": (digest[:16], int(Flag.LEASE))}[bench.parameters["wrong"]]
+    second = send(Opcode.MATCH, payload, length=32, flags=flags)
+    for _ in range(200):
+        await bench.step()
+    stalled[0] = False
+    await bench.until(lambda: first.done and second.done, 3000, "both are answered")
+    kept = HANDLE.unpack(first.data[: HANDLE.size_bytes])
+    assert (kept["slot"], kept["generation"]) == (granted["slot"], granted["generation"])
+    assert len(first.data) == HANDLE.size_bytes and second.data == b""
+    assert RESPONSE.unpack(second.response)["status"] == Status.BAD_REQUEST
+
+
+@pytest.mark.parametrize("wrong", ["too_long", "torn"])
+def test_a_wrong_match_takes_no_handles_of_the_one_before(wrong):
+    parameters = {"wrong": wrong}
+    run_bench(node_verilog(config_of("tiny")), MODULE, "keeps_the_handles_of_a_match_that_waits", parameters, top=TOP)
 
 
 def test_messages_of_a_wrong_length_are_refused():

@@ -32,6 +32,10 @@ VERILATE = ("--cc", "--prefix", "Vnode", "--top-module", TOP, "-O3", "--x-assign
 #: symbol may be shared between the libraries of two configurations in one process.
 COMPILE = ("-std=gnu++20", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-DVL_USER_FATAL")
 OPTIMISE = "-O2"
+#: The counting code is long: half the time to build, hardly slower.
+OPTIMISE_COVERAGE = "-O1"
+#: Lines and toggles are counted; `--coverage` alone does more, which Verilator cannot do with what yosys writes.
+COVERAGE = ("--coverage-line", "--coverage-toggle", "--coverage-max-width", "1024")
 JOBS = "2"
 
 
@@ -53,12 +57,14 @@ def build(
     optimise: bool = True,
     *,
     text: str | None = None,
+    coverage: bool = False,
     progress: Progress = lambda stage: None,
 ) -> Path:
     """Path of the library of a node. It is made once for each Verilog text and kept in the cache.
 
-    `waves`: it can write waveforms, and is slower. `optimise`: without, it is made sooner and runs slower. `text` is
-    used in place of the node's own Verilog; it must have the same ports. Several processes may build at once: each
+    `waves`: it can write waveforms, and is slower. `coverage`: it counts what of the Verilog was executed and which
+    bits have moved, and is a few times slower. `optimise`: without, it is made sooner and runs slower. `text` is used
+    in place of the node's own Verilog; it must have the same ports. Several processes may build at once: each
     works in a folder of its own, and the first to finish gives it its final name.
 
     Raises `BuildError` with the text of the tool that failed.
@@ -67,9 +73,10 @@ def build(
         progress("elaborate")
         text = verilog(config, fault)
     sources = {"node.v": text, "node.h": header(config), **{name: (FOLDER / name).read_text() for name in LOOP}}
-    level = OPTIMISE if optimise else "-O0"
-    verilate = [*VERILATE, *(("--trace", "--timescale", "1ns/1ns", "--trace-structs") if waves else ())]
-    compile_flags = [*COMPILE, *(("-DWAVES",) if waves else ())]
+    level = "-O0" if not optimise else OPTIMISE_COVERAGE if coverage else OPTIMISE
+    traces = ("--trace", "--timescale", "1ns/1ns", "--trace-structs")
+    verilate = [*VERILATE, *(traces if waves else ()), *(COVERAGE if coverage else ())]
+    compile_flags = [*COMPILE, *(("-DWAVES",) if waves else ()), *(("-DCOVERAGE",) if coverage else ())]
     how = Path(__file__).read_text()
     parts = [*sources.values(), *verilate, *compile_flags, level, how, _versions()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]

@@ -1,5 +1,5 @@
 // Master of the register bus (AXI4-Lite): one access at a time, in order. Address and data of a write are offered
-// together; answers are always taken at once.
+// together and answers are taken at once, unless the access says otherwise.
 
 #pragma once
 
@@ -10,6 +10,8 @@ public:
     void reset(Vnode& node) {
         start(nullptr, 0);
         address = data = false;
+        held = late = 0;
+        taking = false;
         drive(node);
         node.axi_wstrb = 0xF;
         node.axi_awprot = node.axi_arprot = 0;
@@ -20,7 +22,8 @@ public:
         accesses = accesses_;
         count = count_;
         answered = 0;
-        busy = false;
+        busy = taking = false;
+        held = 0;
     }
 
     bool finished() const { return answered == count; }
@@ -33,9 +36,12 @@ public:
             const Access& next = accesses[answered];
             busy = address = true;
             data = writing = next.is_write;
+            late = next.late;
+            held = next.hold;
             if (writing) {
                 node.axi_awaddr = next.address;
                 node.axi_wdata = next.data;
+                node.axi_wstrb = next.strobe;
             } else {
                 node.axi_araddr = next.address;
             }
@@ -43,22 +49,31 @@ public:
         return drive(node);
     }
 
-    // Look at the outputs of a cycle; false if an answer came that was not asked for.
+    // Look at the outputs of a cycle; false if an answer came that was not asked for, or did not stand still.
     bool sample(const Vnode& node, uint64_t cycle) {
         if (!busy) return !(node.axi_bvalid | node.axi_rvalid);
         Access& access = accesses[answered];
-        if (address && (writing ? node.axi_awready : node.axi_arready)) {
+        if (node.axi_awvalid ? node.axi_awready : node.axi_arvalid && node.axi_arready) {
             address = false;
             access.accepted_cycle = cycle;
         }
-        if (data && node.axi_wready) {
+        if (node.axi_wvalid && node.axi_wready) {
             data = false;
             access.accepted_cycle = cycle;
         }
-        if (!(node.axi_bvalid | node.axi_rvalid)) return true;
+        if (late) late += late < 0 ? 1 : -1;
+        if (!(node.axi_bvalid | node.axi_rvalid)) return !taking;
         if (address || data || (writing ? node.axi_rvalid : node.axi_bvalid)) return false;
-        access.response = writing ? node.axi_bresp : node.axi_rresp;
+        const uint32_t response = writing ? node.axi_bresp : node.axi_rresp;
+        if (taking && (access.response != response || (!writing && access.data != node.axi_rdata))) return false;
+        access.response = response;
         if (!writing) access.data = node.axi_rdata;
+        if (held) {
+            --held;
+            taking = true;
+            return true;
+        }
+        taking = false;
         access.answered_cycle = cycle;
         ++answered;
         busy = false;
@@ -67,12 +82,14 @@ public:
 
 private:
     bool drive(Vnode& node) {
-        const bool write_address = address && writing, read_address = address && !writing;
-        const bool changed = node.axi_awvalid != write_address || node.axi_wvalid != data ||
-                             node.axi_arvalid != read_address;
+        const bool write_address = address && writing && late >= 0, read_address = address && !writing;
+        const bool write_data = data && late <= 0, ready = !(busy && held);
+        const bool changed = node.axi_awvalid != write_address || node.axi_wvalid != write_data ||
+                             node.axi_arvalid != read_address || node.axi_bready != ready;
         node.axi_awvalid = write_address;
-        node.axi_wvalid = data;
+        node.axi_wvalid = write_data;
         node.axi_arvalid = read_address;
+        node.axi_bready = node.axi_rready = ready;
         return changed;
     }
 
@@ -81,4 +98,7 @@ private:
     bool busy = false;                   // An access was begun and is not answered.
     bool writing = false;                // It is a write.
     bool address = false, data = false;  // Still to be accepted.
+    bool taking = false;                 // An answer was seen and not taken; it must stay as it was.
+    int32_t late = 0;                    // Cycles that the data still waits; negative: the address.
+    uint32_t held = 0;                   // Cycles for which the answer is still not taken.
 };

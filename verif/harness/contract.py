@@ -84,7 +84,8 @@ OPTIONS_DTYPE = np.dtype(
 
 #: One access of the register bus, offered from `cycle` of the run on and after the answer to the one before it.
 #: `data` is what is written or, for Python, what was read. `accepted_cycle`: address and data were taken by then.
-#: `response`: a `Bus`. The cycles that Python reads count from reset.
+#: `response`: a `Bus`. `strobe`, `late`, `hold`: how it is made (harness.Manner). The cycles that Python reads count
+#: from reset.
 ACCESS_DTYPE = np.dtype(
     [
         ("cycle", "<u8"),
@@ -92,6 +93,9 @@ ACCESS_DTYPE = np.dtype(
         ("data", "<u4"),
         ("is_write", "<u4"),
         ("response", "<u4"),
+        ("strobe", "<u4"),
+        ("late", "<i4"),
+        ("hold", "<u4"),
         ("accepted_cycle", "<u8"),
         ("answered_cycle", "<u8"),
     ]

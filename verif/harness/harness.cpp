@@ -19,6 +19,9 @@
 #ifdef ONE_CLOCK_EDGE
 #include "Vnode___024root.h"
 #endif
+#ifdef COVERAGE
+#include "verilated_cov.h"
+#endif
 #ifdef WAVES
 #include "verilated_vcd_c.h"
 #endif
@@ -60,6 +63,24 @@ struct Receiver {
     uint8_t held_data[BEAT_BYTES];
 };
 
+// Which mutant of verif.mutation is alive; false in a model that has none.
+template <typename Model>
+bool select_mutant(Model& model, uint32_t number) {
+    if constexpr (requires { model.mutsel; }) {
+        model.mutsel = number;
+        return true;
+    } else {
+        return false;
+    }
+}
+
+// Whether the node asks for a reset; a stand-in never does.
+template <typename Model>
+bool asks_for_reset(const Model& model) {
+    if constexpr (requires { model.reset_request; }) return model.reset_request;
+    return false;
+}
+
 class Harness {
 public:
     explicit Harness(uint64_t trace_limit) : trace_limit_bytes(trace_limit * TRACE_BYTES) {
@@ -97,6 +118,12 @@ public:
         std::memset(request_beats, 0, sizeof request_beats);
         std::memset(response_beats, 0, sizeof response_beats);
         std::memset(wakes, 0, sizeof wakes);
+        reset_requests = 0;
+    }
+
+    bool mutant(uint32_t number) {
+        changed = true;
+        return select_mutant(*node, number);
     }
 
     void start(uint32_t n, const Batch* batch_, const uint8_t* payload_, Result* results_, uint8_t* data_,
@@ -167,8 +194,20 @@ public:
 #endif
     }
 
+    // Write what has been counted since the node was made; false if nothing is counted.
+    bool coverage(const char* path) {
+#ifdef COVERAGE
+        context.coveragep()->write(path);
+        return true;
+#else
+        (void)path;
+        return false;
+#endif
+    }
+
     uint64_t cycle = 0;  // Since reset.
     std::vector<uint8_t> trace;
+    uint64_t reset_requests = 0;  // Cycles in which the node asked for a reset.
     uint64_t request_beats[PORTS] = {}, response_beats[PORTS] = {}, wakes[PORTS] = {};
     std::string message;
 
@@ -241,6 +280,7 @@ private:
             receive(p);
         }
         was_down = down;
+        reset_requests += asks_for_reset(*node);
         if (!bus.sample(*node, cycle)) fail(BUS_UNASKED, -1, -1);
         if (node->trace_valid) {
             const auto* record = reinterpret_cast<const uint8_t*>(&node->trace_data);
@@ -568,6 +608,12 @@ API void harness_counters(Harness* h, uint64_t* request_beats, uint64_t* respons
     std::memcpy(wakes, h->wakes, sizeof h->wakes);
 }
 
+API uint64_t harness_reset_requests(Harness* h) { return h->reset_requests; }
+
+API bool harness_mutant(Harness* h, uint32_t number) { return h->mutant(number); }
+
 API bool harness_waves(Harness* h, const char* path, uint64_t first_cycle, uint64_t last_cycle) {
     return h->waves(path, first_cycle, last_cycle);
 }
+
+API bool harness_coverage(Harness* h, const char* path) { return h->coverage(path); }

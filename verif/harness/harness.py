@@ -7,6 +7,7 @@ import ctypes
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from os import PathLike
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +18,25 @@ from kvnode.models.spec.enums import Flag, Opcode
 from . import build
 from .contract import ACCESS_DTYPE, OPTIONS_DTYPE, OUTCOME_DTYPE, VIOLATIONS, Bus, Code, Done
 
-__all__ = ["Access", "Bus", "Done", "Harness", "HarnessError", "HarnessStall", "RunError", "RunResult",
-           "StreamViolation"]  # fmt: skip
+__all__ = ["Access", "Bus", "Done", "Harness", "HarnessError", "HarnessStall", "Manner", "MannerlyAccess",
+           "RunError", "RunResult", "StreamViolation"]  # fmt: skip
+
+
+
+class Manner(NamedTuple):
+    """How a register is accessed: the bytes that are written; cycles by which the data comes later than the address
+    (negative: the address later); cycles for which the answer is not taken, while it must stand still."""
+
+    strobe: int = 0xF
+    late: int = 0
+    hold: int = 0
+
 
 #: An access of the register bus: (cycle, address) reads, (cycle, address, data) writes.
 Access = tuple[int, int] | tuple[int, int, int]
+#: One made otherwise than at once; of a read the data is None.
+MannerlyAccess = tuple[int, int, int | None, Manner]
+
 
 #: Cycles between two looks at the keyboard and calls of `progress`.
 SLICE_CYCLES = 50_000
@@ -91,7 +106,8 @@ class Harness:
 
     `fault`: a fault of `kvnode.rtl.elaborate` to put in. `waves`: a path; everything from reset on is written to it as
     VCD, unless `waves()` chooses other cycles. True builds a node that can write waves but does not until told so.
-    `text`: Verilog with the node's ports, in place of the node. `trace_limit` bounds the records kept until they are
+    `text`: Verilog with the node's ports, in place of the node. `coverage`: see `coverage()`. `trace_limit` bounds the
+    records kept until they are
     taken. `optimise` and `progress` are those of `build.build`.
 
     Runs are deterministic: the same resets, runs and options give the same cycles. So to see the cycles before an
@@ -106,13 +122,16 @@ class Harness:
         *,
         text: str | None = None,
         optimise: bool = True,
+        coverage: bool = False,
         trace_limit: int = 4_000_000,
         progress: build.Progress = lambda stage: None,
     ):
         self._node: int | None = None
         self.config = config
         self._has_waves = bool(waves)
-        path = build.build(config, fault, self._has_waves, optimise, text=text, progress=progress)
+        path = build.build(
+            config, fault, self._has_waves, optimise, text=text, coverage=coverage, progress=progress
+        )
         self._library = _load(str(path))
         self._node = self._library.harness_open(trace_limit)
         self._cycle = 0
@@ -164,7 +183,7 @@ class Harness:
         idle: float = 0.0,
         backpressure: float = 0.0,
         seed: int = 0,
-        registers: Iterable[Access] = (),
+        registers: Iterable[Access | MannerlyAccess] = (),
         min_cycles: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> RunResult:
@@ -280,6 +299,15 @@ class Harness:
         """Wakes taken since reset, by port. Their beats count as response beats."""
         return self._counters()[2]
 
+    def reset_requests(self) -> int:
+        """Cycles since reset in which the node asked for a reset."""
+        return int(self._library.harness_reset_requests(self._open_node()))
+
+    def mutant(self, number: int) -> None:
+        """Let this mutant live from now on, 0: none. Raises `HarnessError` for a node that was built without."""
+        if not self._library.harness_mutant(self._open_node(), number):
+            raise HarnessError("this node has no mutants in it: give the harness the text of verif.mutation")
+
     def _counters(self) -> np.ndarray:
         counts = np.zeros((3, self.config.ports), np.uint64)
         self._library.harness_counters(self._open_node(), *(row.ctypes.data for row in counts))
@@ -294,6 +322,14 @@ class Harness:
         if not self._has_waves:
             raise HarnessError("this harness was built without waves: give it waves=True or a path")
         self._library.harness_waves(self._open_node(), str(path).encode(), first_cycle, last_cycle)
+
+    def coverage(self, path: str | PathLike) -> None:
+        """Write Verilator's counts of lines and toggles, of all cycles since the node was made, resets included.
+
+        Used by: verif.coverage.
+        """
+        if not self._library.harness_coverage(self._open_node(), str(path).encode()):
+            raise HarnessError("this harness was built without coverage: give it coverage=True")
 
     def _open_node(self) -> int:
         if self._node is None:
@@ -368,7 +404,7 @@ class Harness:
         elif code == Code.TRACE_FULL:
             what = f"{len(result.trace)} trace records, as many as trace_limit allows"
         elif code == Code.BUS_UNASKED:
-            what = "the register bus answered an access that was not made, or not accepted yet"
+            what = "the register bus answered an access that was not made, or not accepted yet, or changed its answer"
         else:
             what = self._library.harness_message(self._open_node()).decode()
         return RunError(f"cycle {cycle}: {what}", result)
@@ -386,16 +422,21 @@ class Harness:
         return f"was sent in cycle {result['sent_cycle']} and is not answered"
 
 
-def _accesses(registers: Iterable[Access]) -> np.ndarray:
+def _accesses(registers: Iterable[Access | MannerlyAccess]) -> np.ndarray:
     """ACCESS_DTYPE of the accesses; ValueError for what does not fit on the bus."""
     rows = []
-    for index, (cycle, address, *data) in enumerate(registers):
-        for name, value, bits in [("address", address, REGISTER_ADDRESS_BITS)] + [
-            ("data", word, REGISTER_BITS) for word in data
-        ]:
+    for index, access in enumerate(registers):
+        rest: tuple[Any, ...] = access[2:]
+        cycle, address, data = access[0], access[1], rest[0] if rest else None
+        manner = rest[1] if len(rest) > 1 else Manner()
+        for name, value, bits in (
+            ("address", address, REGISTER_ADDRESS_BITS),
+            ("data", data or 0, REGISTER_BITS),
+            ("strobe", manner.strobe, REGISTER_BITS // 8),
+        ):
             if not 0 <= value < 1 << bits:
                 raise ValueError(f"registers[{index}]: {name} = {value:#x} does not fit in {bits} bits")
-        rows.append((cycle, address, data[0] if data else 0, len(data), 0, 0, 0))
+        rows.append((cycle, address, data or 0, data is not None, 0, *manner, 0, 0))
     return np.array(rows, ACCESS_DTYPE)
 
 
@@ -418,7 +459,10 @@ def _load(path: str) -> ctypes.CDLL:
         "trace": (u64, [node, array]),
         "clear_trace": (None, [node]),
         "counters": (None, [node, array, array, array]),
+        "reset_requests": (u64, [node]),
+        "mutant": (ctypes.c_bool, [node, u32]),
         "waves": (ctypes.c_bool, [node, ctypes.c_char_p, u64, u64]),
+        "coverage": (ctypes.c_bool, [node, ctypes.c_char_p]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, f"harness_{name}")

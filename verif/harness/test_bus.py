@@ -4,7 +4,7 @@ import pytest
 
 from .bench import LIMIT_CYCLES, batch_of
 from .contract import Bus, Done
-from .harness import HarnessError, HarnessStall, RunError
+from .harness import HarnessError, HarnessStall, Manner, RunError
 from .stand_in import Register
 
 NOWHERE = 0x40
@@ -74,3 +74,22 @@ def test_stall_of_an_access_is_named(tiny, access, name):
 def test_senseless_access_is_refused(tiny, access, message):
     with pytest.raises(ValueError, match=message):
         tiny.run(batch_of(), max_cycles=LIMIT_CYCLES, registers=[(0, 0), access])
+
+
+@pytest.mark.parametrize(("late", "accepted"), [(0, 3), (5, 5), (6, 9), (-4, 7), (-6, 7)])
+def test_address_and_data_come_as_far_apart_as_the_access_says(tiny, late, accepted):
+    run = tiny.run(batch_of(), max_cycles=LIMIT_CYCLES, registers=[(0, Register.BIAS, 7, Manner(late=late))])
+    assert run.registers["accepted_cycle"] == accepted and run.registers["answered_cycle"] == accepted + 2
+    assert tiny.read_register(Register.BIAS) == 7
+
+
+def test_answer_that_is_not_taken_stands_still(tiny):
+    accesses = [(0, Register.BIAS, 9), (20, Register.BIAS, None, Manner(hold=4)), (20, Register.BIAS)]
+    run = tiny.run(batch_of(), max_cycles=LIMIT_CYCLES, registers=accesses)
+    assert list(run.registers["data"]) == [9, 9, 9]
+    assert list(run.registers["answered_cycle"][1:]) == [27, 31]
+
+
+def test_only_four_bytes_can_be_written(tiny):
+    with pytest.raises(ValueError, match=r"registers\[0\]: strobe = 0x10 does not fit in 4 bits"):
+        tiny.run(batch_of(), max_cycles=LIMIT_CYCLES, registers=[(0, 0, 0, Manner(strobe=16))])

@@ -336,6 +336,23 @@ def test_waves_need_a_build_with_waves(tiny, tmp_path):
         tiny.waves(tmp_path / "x.vcd")
 
 
+def test_coverage_counts_every_cycle_since_the_node_was_made(tmp_path):
+    with open_harness("tiny", coverage=True) as harness:
+        counts = []
+        for name in ("one", "two"):
+            harness.run(batch_of({"opcode": Opcode.PING}), max_cycles=LIMIT_CYCLES)
+            harness.reset(BOOT_EPOCH)
+            harness.coverage(tmp_path / name)
+            lines = (tmp_path / name).read_text().splitlines()
+            counts.append(max(int(line.split()[-1]) for line in lines if "v_toggle" in line or "v_line" in line))
+    assert counts[1] > counts[0] > 0
+
+
+def test_coverage_needs_a_build_with_coverage(tiny, tmp_path):
+    with pytest.raises(HarnessError, match="built without coverage"):
+        tiny.coverage(tmp_path / "x.dat")
+
+
 def test_closed_harness_says_so(tiny):
     tiny.close()
     tiny.close()

@@ -1,0 +1,1 @@
+"""Proofs on the real RTL: what testing cannot settle. See docs/assurance.md."""

@@ -1,0 +1,111 @@
+"""The directory keeps what its blocks want to be promised: what the proofs of these blocks assume of their caller.
+
+Used by: block_claims.
+"""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data
+
+from kvnode.models.spec.config import NodeConfig
+from kvnode.models.spec.enums import SESSION_KINDS, Kind, Status
+from kvnode.models.spec.timing import STATE_COMMIT_STAGE
+from kvnode.rtl.layouts import Shapes, one_of
+from kvnode.rtl.node.directory import Directory
+from kvnode.rtl.node.sessions import is_session_kind
+
+from .proof import Proof
+
+#: Kinds that must name a session, that must have a handle, and that must not name a session.
+OF_SESSION = (Kind.SESSION_FENCE, Kind.SESSION_MIGRATE, Kind.SESSION_CLOSE)
+BY_HANDLE = (Kind.WRITE, Kind.LAND, Kind.PUT_END, Kind.PUT_REVOKE, Kind.RELEASE)
+WITHOUT_SESSION = (Kind.SESSION_OPEN, Kind.WRITE, Kind.LAND, Kind.PUT_END, Kind.PUT_REVOKE)
+
+
+def well_formed(config: NodeConfig, owner: Value, operation: data.View) -> Value:
+    """What comes to the directory: of a port, what RequestCheck lets through (streams.Ports); or of the sweeper."""
+    of_port = (
+        (operation.kind < Kind.VISIT)
+        & (~one_of(operation.kind, OF_SESSION) | operation.session[-1])
+        & (~one_of(operation.kind, WITHOUT_SESSION) | ~operation.session[-1])
+        & (~one_of(operation.kind, BY_HANDLE) | operation.by_handle)
+        & (~operation.by_handle | (operation.kind != Kind.PUT_START))
+    )
+    swept = (operation.kind >= Kind.VISIT) & (operation.kind <= Kind.POISON)
+    of_sweeper = swept & ~operation.by_handle
+    return (owner <= config.ports) & Mux(owner == config.ports, of_sweeper, of_port)
+
+
+class Callers(Proof):
+    """The directory with its sessions, as the caller of the index, the tables, the free lists and the sessions.
+
+    The contract of the node: operations of ports are well-formed, those of the sweeper have no session; a CLOSE comes
+    without a number; `cargo` comes with its operation.
+    """
+
+    CUT = ("index", "fills", "leases", "settings", "trace_port", "beside")
+
+    def __init__(self, config: NodeConfig):
+        super().__init__()
+        self.config = config
+
+    def describe(self, m: Module) -> None:
+        config, shapes = self.config, Shapes(self.config)
+        directory = Directory(config)
+        design = self.design("directory", directory, self.CUT, ("start",), clash=True)
+        m.d.comb += directory.start.eq(self.free("starts") & directory.ready)
+        self.assume("partition", directory.partition < len(config.partitions))
+        self.assume("operation", well_formed(config, directory.owner, directory.operation))
+
+        stages = range(1, STATE_COMMIT_STAGE + 1)
+        head_layout = data.StructLayout({"valid": 1, "owner": shapes.owner_bits, "partition": shapes.partition_bits})
+        heads = {k: data.View(head_layout, design[f"s{k}_head"]) for k in stages}
+        ops = {k: data.View(shapes.operation, design[f"s{k}_op"]) for k in stages}
+        cargos = {k: data.View(shapes.cargo, design[f"s{k}_cargo"]) for k in (5, 6, 7, 8)}
+
+        def numbered(k: int):
+            return (ops[k].kind != Kind.SESSION_CLOSE) | (cargos[k].sequence == 0)
+
+        self.assume("close", ~heads[5].valid | numbered(5))
+        for k in stages:
+            self.help(f"operation_{k}", ~heads[k].valid | well_formed(config, heads[k].owner, ops[k]))
+            self.help(f"partition_{k}", heads[k].partition < len(config.partitions))
+            self.help(f"empty_{k}", directory.ready | ~heads[k].valid)
+            if k > 5:
+                self.help(f"close_{k}", ~heads[k].valid | numbered(k))
+
+        # The index and the tables.
+        inserts, removes = design["insert"], design["remove"]
+        verdict = ~design["index.s5_hit"] & design["index.s5_room"]
+        self.check("index_insert", ~inserts | (heads[5].valid & verdict & ~removes))
+        self.check("index_remove", ~removes | heads[5].valid)
+        self.check("fills_room", ~design["take"] | design["fills.s5_room"])
+        blocks, sessions = design.parts["blocks"].component, design.parts["sessions"].component
+        self.check("blocks_clear", ~(blocks.clear & blocks.commit))
+        self.check("free_pop", ~design["pop"] | (heads[5].valid & (design["free.s5_count"] != 0) & ~design["push"]))
+
+        # The sessions.
+        valid, kind, asks = sessions.valid, sessions.kind, sessions.asks
+        subject = design["sessions.s8_subject"]
+        before = Signal(len(kind) + len(sessions.partition))
+        m.d.sync += [before[: len(kind)].eq(sessions.s7_kind), before[len(kind) :].eq(sessions.s7_partition)]
+        self.check("sessions_stages", (kind == before[: len(kind)]) & (sessions.partition == before[len(kind) :]))
+        self.check("sessions_clear", ~(sessions.clear & valid))
+        self.check("sessions_asks", ~(valid & asks) | (subject[-1] & (sessions.owner < config.ports)))
+        self.check("sessions_who_asks", ~valid | asks | ~(is_session_kind(kind) & (kind != Kind.SESSION_OPEN)))
+        does_not = one_of(kind, (Kind.SESSION_OPEN, Kind.EXPIRE_SESSION))
+        self.check("sessions_who_does_not", ~(valid & asks) | ~does_not)
+        self.check("sessions_close", ~valid | (kind != Kind.SESSION_CLOSE) | (sessions.ask_sequence == 0))
+        admitted = valid & sessions.alive & (sessions.refused == Status.OK) & ~one_of(kind, SESSION_KINDS)
+        same = (kind == Kind.PUT_START) & (sessions.commit_sequence == sessions.ask_sequence)
+        self.check("sessions_commits", ~sessions.commits | (admitted & (~asks | same)))
+        self.cover("commits_end", sessions.commits & ~asks)
+        self.cover("commits_found", sessions.commits & asks)
+        key = data.View(blocks.key, design["s8_key"])
+        granted = design["s8_verdict"][self._granted(shapes, blocks)]
+        self.help("subject_named", ~heads[8].valid | ~ops[8].session[-1] | (subject == ops[8].session))
+        self.help("subject_of_block", ops[8].session[-1] | granted | (subject == key.session))
+
+    @staticmethod
+    def _granted(shapes: Shapes, blocks) -> int:
+        """The bit of a verdict that says so: behind slot, physical slot, `reached` and `room`."""
+        return shapes.slot_bits + blocks.address_bits + 2

@@ -1,0 +1,144 @@
+"""What is proved of the node as a whole: isolation, and what becomes of a block. See block_claims for the rest."""
+
+import functools
+
+from .faults import Fault
+from .proof import Proof
+from .suite import Method, Property
+
+
+def _isolation(tenant: int) -> Proof:
+    from kvnode.models.spec.config import preset
+
+    from .isolation import NonInterference
+
+    # Narrow beats, short blocks: what is wide or deep makes the proof long, and no other.
+    return NonInterference(preset("tiny").replace(beat_bytes=8, block_bytes=64), tenant)
+
+
+def _isolation_runs() -> Proof:
+    from kvnode.models.spec.config import preset
+
+    from .isolation import NonInterference
+
+    # A header is one beat: the shortest run in which something shows.
+    return NonInterference(preset("tiny").replace(beat_bytes=64), 0, from_reset=True)
+
+
+def _equivalence() -> Proof:
+    from kvnode.models.spec.config import preset
+
+    from .equivalence import Equivalence
+
+    return Equivalence(preset("tiny"))
+
+
+def _blocks() -> Proof:
+    from kvnode.models.spec.config import preset
+
+    from .coherence import Blocks
+
+    return Blocks(preset("tiny"))
+
+
+PROPERTIES = [
+    Property(
+        name="coherence/blocks",
+        claim="only moves of the state table; a generation ends only when its slot is free again, and till then a "
+        "sealed block's length and CRC stay; SEALED only when every member's bytes have landed with the right CRC; no "
+        "READ of a beat at or past the watermark, nor of another generation",
+        proof=_blocks,
+        method=Method.STEP,
+        cover_depth=30,
+        faults=(
+            Fault(
+                "PUT_END does not wait for the last beats",
+                "kvnode.rtl.node.coherence",
+                "(v.landed != v.end, Event.FINISH_SHORT),",
+                "(v.accepted != v.end, Event.FINISH_SHORT),",
+            ),
+            Fault(
+                "a commit is not forwarded to the operation behind the next",
+                "kvnode.rtl.node.block_table",
+                "with m.If(previous & (previous_slot == s7_slot)):",
+                "with m.If(0):",
+            ),
+            Fault(
+                "a handle of an earlier generation is good",
+                "kvnode.rtl.node.directory",
+                "same_generation = (state7.generation == op7.generation) & (same_model | (op7.kind == Kind.RELEASE))",
+                "same_generation = same_model | (op7.kind == Kind.RELEASE)",
+            ),
+        ),
+    ),
+    Property(
+        name="coherence/equivalence",
+        claim="the RTL's next state, watermarks, age and answer are those of models.spec.coherence, for all inputs",
+        proof=_equivalence,
+        fast=False,
+        method=Method.BOUNDED,
+        depth=1,
+        cover_depth=1,
+        faults=(
+            Fault(
+                "a READ of a block being written may end one beat beyond the watermark",
+                "kvnode.rtl.node.coherence",
+                "(end <= v.landed)",
+                "(end <= v.landed + 1)",
+            ),
+            Fault(
+                "PUT_END does not look at the CRC",
+                "kvnode.rtl.node.coherence",
+                "(~v.crc_right, Event.FINISH_WRONG),",
+                "(v.crc_right & ~v.crc_right, Event.FINISH_WRONG),",
+            ),
+        ),
+    ),
+    Property(
+        name="isolation/runs",
+        claim="the same in the first cycles of a node whose tables have been cleared: donated turns show within these",
+        proof=_isolation_runs,
+        method=Method.BOUNDED,
+        depth=6,
+        cover_depth=6,
+        faults=(
+            Fault(
+                "`donate`: an idle turn of a tenant goes to the next port",
+                "kvnode.rtl.node.node",
+                'if config.sharing == "donate":',
+                'if config.sharing == "strict":',
+            ),
+        ),
+        fast=False,
+    ),
+    *(
+        Property(
+            name=f"isolation/{'ab'[tenant]}",
+            claim=f"outputs of tenant {'ab'[tenant]} of `tiny` do not depend on what the other does, cycle by cycle",
+            proof=functools.partial(_isolation, tenant),
+            method=Method.STEP,
+            faults=(
+                Fault(
+                    "an idle turn of a tenant goes to the next port",
+                    "kvnode.rtl.node.node",
+                    'if config.sharing == "donate":',
+                    'if config.sharing == "strict":',
+                ),
+                Fault(
+                    "answers that are not valid keep their payload",
+                    "kvnode.rtl.node.store",
+                    "self.read_data[port].eq(Mux(valid_read[port], value, 0)),",
+                    "self.read_data[port].eq(value),",
+                ),
+                Fault(
+                    "the sweeper leaves its own turn to the next partition when there is nothing to do",
+                    "kvnode.rtl.node.sweeper",
+                    "self.valid.eq(own_turn | reap | low),",
+                    "self.valid.eq(reap | low),",
+                ),
+            ),
+            fast=False,
+        )
+        for tenant in (0, 1)
+    ),
+]
