@@ -14,7 +14,7 @@ def differences(name, seeds, **options):
         return [(pair.what, pair.differences) for pair in pairs(harness, range(seeds), **options)]
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("tiny", 6), ("quad", 3)])
+@pytest.mark.parametrize(("name", "seeds"), [("tiny", 6), pytest.param("quad", 3, marks=pytest.mark.long)])
 def test_a_tenant_sees_the_same_cycles_whatever_the_others_do(name, seeds):
     found = differences(name, seeds)
     assert found == [(load, []) for _ in range(seeds) for load in list(LOADS)[1:]]

@@ -107,6 +107,7 @@ def test_thousand_requests_of_a_real_trace_differ_nowhere(sim, name):
     assert replay(sim, real_trace(name, 1_000)).blocks_read > 0
 
 
+@pytest.mark.long
 def test_waveform_of_a_replay_lists_all_of_its_messages(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     asked = ["sim", "--preset", "tiny", "--requests", "3", "--waves", "--window", "0:1000000", "--json"]
@@ -126,8 +127,8 @@ def test_waveform_of_a_replay_lists_all_of_its_messages(monkeypatch, tmp_path, c
 
 
 @pytest.mark.parametrize("fault", [
-    pytest.param("transition", marks=pytest.mark.long), pytest.param("watermark", marks=pytest.mark.long),
-    "index_compare", "rotator",
+    "index_compare",
+    *(pytest.param(fault, marks=pytest.mark.long) for fault in ("transition", "watermark", "rotator")),
 ])  # fmt: skip
 def test_seeded_fault_is_named_and_its_cycles_are_written(fault, tmp_path):
     # Built with waves from the start: one model serves the replay and the waveform.

@@ -209,7 +209,8 @@ def test_tiny_node_answers_like_the_golden_node(idle, backpressure, seed):
 
 
 @pytest.mark.parametrize("config,idle,backpressure,seed", [
-    ("quad", "none", "none", 1), ("quad_public", "half", "bursts", 2), ("quad_public", "none", "half", 3),
+    pytest.param("quad", "none", "none", 1, marks=pytest.mark.long),
+    ("quad_public", "half", "bursts", 2), ("quad_public", "none", "half", 3),
 ])  # fmt: skip
 def test_quad_node_answers_like_the_golden_node(config, idle, backpressure, seed):
     run_node(config, idle=idle, backpressure=backpressure, seed=seed, requests=1000)

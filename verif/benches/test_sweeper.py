@@ -78,11 +78,11 @@ class Registers:
         ports = self.went_down & self.config.port_masks[number]
         if ports:
             return {"kind": Kind.PORT_DOWN, "ports": ports}
+        if self.poison and self.poison[0] == number:
+            return {"kind": Kind.POISON, "slot": self.poison[1]}
         for setting in Setting:
             if self.wanted[number][setting] != self.settings[number][setting]:
                 return {"kind": Kind.CONFIGURE, "row": setting, "sequence": self.wanted[number][setting]}
-        if self.poison and self.poison[0] == number:
-            return {"kind": Kind.POISON, "slot": self.poison[1]}
         return None
 
     def after(self, cycle, number, command):

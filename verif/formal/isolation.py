@@ -62,11 +62,11 @@ def _trailing_number(name: str) -> int:
 class Copy:
     """One of the two nodes, and which of its state is partition `tenant`'s."""
 
-    def __init__(self, config: NodeConfig, tenant: int, free: Callable[[str, int], Signal]):
+    def __init__(self, config: NodeConfig, tenant: int, free: Callable[[str, int], Signal], functions: tuple[str, ...]):
         self.config, self.tenant, self.shapes = config, tenant, Shapes(config)
         self.node = Node(config)
         self.ports = config.partitions[tenant].ports
-        self.functions = [f"port{port}.{name}" for port in range(config.ports) for name in FUNCTIONS]
+        self.functions = [f"port{port}.{name}" for port in range(config.ports) for name in functions]
         self.design = Design(self.node, (*CUT, *self.functions), free)
 
     def declared(self, part: Part, name: str) -> Owned:
@@ -229,7 +229,8 @@ class NonInterference(Proof):
                 functions[name] = self.free(name, width)
             return functions[name]
 
-        one, two = copies = [Copy(config, tenant, functools.partial(free, number=number)) for number in range(2)]
+        cut = () if self.from_reset else FUNCTIONS
+        one, two = copies = [Copy(config, tenant, functools.partial(free, number=number), cut) for number in range(2)]
         for number, copy in enumerate(copies):
             m.submodules[f"node{number}"] = copy.design.fragment
         for path in one.functions:

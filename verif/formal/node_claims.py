@@ -114,7 +114,7 @@ PROPERTIES = [
     *(
         Property(
             name=f"isolation/{'ab'[tenant]}",
-            claim=f"outputs of tenant {'ab'[tenant]} of `tiny` do not depend on what the other does, cycle by cycle",
+            claim=f"what tenant {'ab'[tenant]} of `tiny` (8-byte beats) sees never depends on the other",
             proof=functools.partial(_isolation, tenant),
             method=Method.STEP,
             faults=(

@@ -176,11 +176,11 @@ def _rtlil(config: NodeConfig) -> str:
     import amaranth
     from amaranth.back import rtlil
 
-    from kvnode.rtl.elaborate import TOP, Top
+    from kvnode.rtl import elaborate
 
-    text = rtlil.convert(Top(config), name=TOP, emit_src=True)
-    for package in ("kvnode", Path(amaranth.__file__).parent.name):
-        text = re.sub(rf"(?<=[\"|])/[^\"|:]*/{package}/", f"{package}/" if package != "kvnode" else "", text)
+    text = rtlil.convert(elaborate.Top(config), name=elaborate.TOP, emit_src=True)
+    for module in (elaborate, amaranth):
+        text = re.sub(rf"(?<=[\"|]){re.escape(str(Path(str(module.__file__)).parents[1]))}/", "", text)
     return text
 
 
