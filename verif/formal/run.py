@@ -148,7 +148,8 @@ def prove(chosen: list[Property], workers: int) -> dict[Task, dict[str, Any]]:
 
 
 def table(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> str:
-    """The page docs/proofs.md."""
+    """The page docs/proofs.md, of the properties whose proof is among the results; what was not run is said."""
+    chosen = [of for of in chosen if Task(of.name, "proof") in results]
     lines = [
         "# Proofs",
         "",
@@ -161,21 +162,22 @@ def table(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> str:
     for of in chosen:
         proof = results[Task(of.name, "proof")]
         cover = results.get(Task(of.name, "cover"))
-        faults = [results[task] for task in tasks(of) if task.kind == "fault"]
+        faults = [results[task] for task in tasks(of) if task.kind == "fault" and task in results]
         found = sum(not fault["holds"] and "error" not in fault for fault in faults)
         method = of.method.value + (f" {of.depth}" if of.method in (Method.INDUCTION, Method.BOUNDED) else "")
         engine = {Method.STEP: "yices", Method.PDR: "abc pdr"}.get(of.method, of.engine)
         reached = f"{cover['covers']} in {of.cover_depth} cycles" if cover and cover["holds"] else "NO"
-        covers = reached if cover else "-"
+        covers = reached if cover else "not run" if of.cover_depth else "-"
+        seeded = f"{len(faults)}" + (f" run, {len(of.faults)} in all" if len(faults) < len(of.faults) else "")
         lines.append(
             f"| {of.name} | {of.claim} | {method} | {engine} | "
             f"{proof.get('checks', 0) if proof['holds'] else 'FAILS: ' + ', '.join(proof['failed'][:3])} | {covers} | "
-            f"{found} of {len(faults)} | {proof['seconds']:.0f} |"
+            f"{found} of {seeded} | {proof['seconds']:.0f} |"
         )
     lines += ["", "## Seeded faults", "", "| property | fault | fails first |", "|---|---|---|"]
     for of in chosen:
         for task in tasks(of):
-            if task.kind == "fault":
+            if task.kind == "fault" and task in results:
                 failed = results[task]["failed"]
                 lines.append(f"| {of.name} | {of.faults[task.number].what} | {failed[0] if failed else '-'} |")
     return "\n".join(lines) + "\n"
