@@ -35,7 +35,7 @@ class Owned:
     """State whose names match `names` (shell pattern) and its owner. `tag`: for By.TAG, the head in the directory.
     `when`: the bit of the same block without which nobody looks at it.
 
-    Of several declarations of a block that match a name, the first holds.
+    Of several declarations of a block that match a name, the first holds: `owner_of`.
     """
 
     names: str
@@ -45,3 +45,8 @@ class Owned:
 
     def matches(self, name: str) -> bool:
         return fnmatch.fnmatchcase(name, self.names)
+
+
+def owner_of(component, name: str) -> Owned | None:
+    """Whose a register or memory of a block is, as the block declares it; None if it does not."""
+    return next((own for own in component.OWNERSHIP if own.matches(name)), None)

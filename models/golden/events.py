@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..spec.events import CLEARED_EVENT, SEQUENCE_BITS, event_of
+from ..spec.events import CLEARED_EVENT, RING_DEPTH, SEQUENCE_BITS, event_of
 
 
 class NumberedEvent(NamedTuple):
@@ -23,7 +23,7 @@ class EventLog:
     Used by: benches of rtl.node.events, sw_driver.transports.
     """
 
-    def __init__(self, depth: int = 256):
+    def __init__(self, depth: int = RING_DEPTH):
         if depth < 1:
             raise ValueError(f"depth = {depth}: an event log has room for at least 1")
         self.depth = depth

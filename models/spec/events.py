@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from .enums import Kind, State, Status
 from .layout import Layout
 
+#: Events for which a node keeps room until they are taken.
+RING_DEPTH = 256
+
 
 class EventType(enum.IntEnum):
     """First byte of an event.

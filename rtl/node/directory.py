@@ -19,7 +19,7 @@ from kvnode.models.spec.messages import TraceFlag
 from kvnode.models.spec.requests import MAX_MEMBERS
 from kvnode.models.spec.timing import STATE_COMMIT_STAGE
 
-from ..layouts import CAUSE_BITS, STATUS_BITS, TICK_BITS, TRACE_STRUCT, Shapes, one_of
+from ..layouts import CAUSE_BITS, STATUS_BITS, TICK_BITS, TRACE_STRUCT, Shapes, index_bits, one_of
 from ..memory import DelayLine
 from ..ownership import By, Owned
 from ..trace import TracePort
@@ -34,6 +34,27 @@ from .settings import Settings, settings_layout
 
 #: Cycles that digest and cargo travel beside the pipeline: what goes in with stage 0 comes out at stage 5.
 DELAY_CYCLES = 5
+
+
+def head_layout(shapes: Shapes) -> data.StructLayout:
+    """Whose operation stands in a stage."""
+    return data.StructLayout({"valid": 1, "owner": shapes.owner_bits, "partition": shapes.partition_bits})
+
+
+def verdict_layout(shapes: Shapes) -> data.StructLayout:
+    """What stage 5 has found and granted, beside the operation from stage 6 on."""
+    return data.StructLayout(
+        {
+            "slot": shapes.slot_bits,
+            "physical": index_bits(shapes.config.slots),
+            "reached": 1,
+            "room": 1,
+            "granted": 1,
+            "fill_row": shapes.fill_row_bits,
+            "where": shapes.where,
+            "free_count": shapes.slot_bits + 1,
+        }
+    )
 
 
 class Directory(wiring.Component):
@@ -73,6 +94,10 @@ class Directory(wiring.Component):
     def __init__(self, config: NodeConfig, fault: str | None = None):
         self.config, self.shapes, self.fault = config, Shapes(config), fault
         shapes = self.shapes
+        self.epoch_rows = len(config.partitions) << shapes.model_bits
+        self.session_rows = len(config.partitions) << shapes.session_row_bits
+        #: Cycles after reset in which the tables are cleared, a row of each at a time.
+        self.clear_cycles = max(config.slots, self.epoch_rows, self.session_rows)
         super().__init__(
             {
                 "start": In(1),
@@ -126,9 +151,7 @@ class Directory(wiring.Component):
         slot_masks = [partition.slots - 1 for partition in config.partitions]
 
         # The walk that clears the tables after reset.
-        epoch_rows = len(config.partitions) << shapes.model_bits
-        session_rows = len(config.partitions) << shapes.session_row_bits
-        walk_end = max(config.slots, epoch_rows, session_rows)
+        walk_end = self.clear_cycles
         walk = Signal(range(walk_end + 1))
         clearing = Signal()
         m.d.comb += [
@@ -138,15 +161,14 @@ class Directory(wiring.Component):
             index.clear_row.eq(walk),
             blocks.clear.eq(clearing & (walk < config.slots)),
             blocks.clear_slot.eq(walk),
-            sessions.clear.eq(clearing & (walk < session_rows)),
+            sessions.clear.eq(clearing & (walk < self.session_rows)),
             sessions.clear_row.eq(walk),
         ]
         m.d.sync += walk.eq(walk + clearing)
 
         # Operation, owner and partition of every stage.
-        head = data.StructLayout({"valid": 1, "owner": shapes.owner_bits, "partition": shapes.partition_bits})
         stages = range(1, STATE_COMMIT_STAGE + 1)
-        heads = {k: Signal(head, name=f"s{k}_head") for k in stages}
+        heads = {k: Signal(head_layout(shapes), name=f"s{k}_head") for k in stages}
         ops = {k: Signal(shapes.operation, name=f"s{k}_op") for k in stages}
         epochs = {k: Signal(config.epoch_bits, name=f"s{k}_epoch") for k in stages}
         for k in stages:
@@ -154,7 +176,7 @@ class Directory(wiring.Component):
                 m.d.sync += [heads[k].eq(heads[k - 1]), ops[k].eq(ops[k - 1]), epochs[k].eq(epochs[k - 1])]
 
         # Stage 0: the model's epoch. Retiring a model is one increment, seen by the next operation.
-        m.submodules.epochs = epoch_memory = memory.Memory(shape=config.epoch_bits, depth=epoch_rows, init=[])
+        m.submodules.epochs = epoch_memory = memory.Memory(shape=config.epoch_bits, depth=self.epoch_rows, init=[])
         epoch_read, epoch_write = epoch_memory.read_port(domain="comb"), epoch_memory.write_port()
         epoch_address = Cat(self.operation.model_id, self.partition)
         retire_model = self.start & (self.operation.kind == Kind.RETIRE_MODEL)
@@ -234,19 +256,7 @@ class Directory(wiring.Component):
             index.remove_base.eq(Array(row_bases)[s5.partition]),
         ]
         direct5 = op5.by_handle | one_of(op5.kind, SWEEPER_KINDS)
-        verdict = data.StructLayout(
-            {
-                "slot": shapes.slot_bits,
-                "physical": blocks.address_bits,
-                "reached": 1,
-                "room": 1,
-                "granted": 1,
-                "fill_row": shapes.fill_row_bits,
-                "where": shapes.where,
-                "free_count": shapes.slot_bits + 1,
-            }
-        )
-        verdicts = {k: Signal(verdict, name=f"s{k}_verdict") for k in (6, 7, 8)}
+        verdicts = {k: Signal(verdict_layout(shapes), name=f"s{k}_verdict") for k in (6, 7, 8)}
         slot5 = Mux(grant, free.s5_slot, Mux(direct5, op5.slot, index.s5_slot))
         slot5 = slot5 & Array(slot_masks)[s5.partition]
         m.d.sync += [
@@ -279,7 +289,7 @@ class Directory(wiring.Component):
 
         # Stage 7: the full key, and whether the block's model is still current. This copy of the epochs is written
         # where it is read, so that the sweeper's operations stay in their order.
-        m.submodules.late_epochs = late_memory = memory.Memory(shape=config.epoch_bits, depth=epoch_rows, init=[])
+        m.submodules.late_epochs = late_memory = memory.Memory(shape=config.epoch_bits, depth=self.epoch_rows, init=[])
         late_read, late_write = late_memory.read_port(domain="comb"), late_memory.write_port()
         key, state7, op7, v7 = blocks.s7_key, blocks.s7_state, ops[7], verdicts[7]
         fill_row7 = Mux(v7.granted, v7.fill_row, state7.fill_row)

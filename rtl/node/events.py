@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from kvnode.models.spec.enums import Kind, State, Status
-from kvnode.models.spec.events import EVENT, SEQUENCE_BITS, EventType
+from kvnode.models.spec.events import EVENT, RING_DEPTH, SEQUENCE_BITS, EventType
 
 from ..layouts import TRACE_STRUCT, filled, index_bits, struct
 from ..memory import Ram
@@ -81,7 +81,7 @@ class EventRing(wiring.Component):
 
     OWNERSHIP = (Owned("*", By.MANAGEMENT),)
 
-    def __init__(self, depth: int = 256):
+    def __init__(self, depth: int = RING_DEPTH):
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth = {depth}: must be a power of two, at least 2")
         self.depth = depth

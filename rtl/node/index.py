@@ -53,6 +53,26 @@ def onehot_select(choices):
     return result
 
 
+def entry_layout(shapes: Shapes) -> data.StructLayout:
+    """A way of a row."""
+    return data.StructLayout({"valid": 1, "tag": shapes.config.tag_bits, "slot": shapes.slot_bits})
+
+
+def event_layout(shapes: Shapes) -> data.StructLayout:
+    """What the operation at stage 5 does to an entry: sets it, or clears it."""
+    return data.StructLayout(
+        {
+            "valid": 1,
+            "set": 1,
+            "table": 1,
+            "address": index_bits(shapes.config.index_rows),
+            "way": shapes.way_bits,
+            "tag": shapes.config.tag_bits,
+            "slot": shapes.slot_bits,
+        }
+    )
+
+
 class Index(wiring.Component):
     """Stages 1 to 5 of the directory: place the key, read both rows, compare tags, commit an insertion or a removal.
 
@@ -112,18 +132,7 @@ class Index(wiring.Component):
         m = Module()
         config, shapes = self.config, self.shapes
         ways, tag_bits, row_bits = config.ways, config.tag_bits, shapes.row_bits
-        event_layout = data.StructLayout(
-            {
-                "valid": 1,
-                "set": 1,
-                "table": 1,
-                "address": self.address_bits,
-                "way": shapes.way_bits,
-                "tag": tag_bits,
-                "slot": shapes.slot_bits,
-            }
-        )
-        entry_layout = data.StructLayout({"valid": 1, "tag": tag_bits, "slot": shapes.slot_bits})
+        entry_shape = entry_layout(shapes)
 
         # Stages 1 and 2: the keyed rounds. Stage 3: row addresses.
         left, right = [Signal(32, name=f"s{i}_left") for i in (2, 3)], [Signal(32, name=f"s{i}_right") for i in (2, 3)]
@@ -159,8 +168,8 @@ class Index(wiring.Component):
         s5_tag = Signal(tag_bits)
         s5_rows = [Signal(row_bits, name=f"s5_row{t}") for t in range(2)]
         m.d.sync += [s4_tag.eq(s3_tag), s5_tag.eq(s4_tag)]
-        event = Signal(event_layout)
-        previous = Signal(event_layout)
+        event = Signal(event_layout(shapes))
+        previous = Signal(event_layout(shapes))
         m.d.sync += previous.eq(event)
         s4_valid, s4_hits, s4_slots = [], [], []
         for table in range(2):
@@ -170,10 +179,10 @@ class Index(wiring.Component):
             address = Signal(self.address_bits, name=f"s4_address{table}")
             m.d.comb += address.eq(bases[2] | s4_rows[table])
             for way in range(ways):
-                ram = Ram(entry_layout.size, config.index_rows)
+                ram = Ram(entry_shape.size, config.index_rows)
                 m.submodules[f"table{table}_way{way}"] = ram
-                entry = data.View(entry_layout, ram.read_data)
-                written = Signal(entry_layout, name=f"table{table}_way{way}_written")
+                entry = data.View(entry_shape, ram.read_data)
+                written = Signal(entry_shape, name=f"table{table}_way{way}_written")
                 here = event.valid & (event.table == table) & (event.way == way)
                 m.d.comb += [
                     ram.read_address.eq(bases[1] | s3_rows[table]),

@@ -85,12 +85,15 @@ class ReadEngine(wiring.Component):
         head = Signal()
         tail = Signal()
         run = Signal(run_layout)
-        # Only with a public partition can a port read from another than its own.
-        source = self.partition if self.config.public_partition is None else run.partition
+
+        def source(run):
+            """Only with a public partition can a port read from another than its own."""
+            return self.partition if self.config.public_partition is None else run.partition
+
         m.d.comb += [
             run.eq(Mux(head, runs[1].as_value(), runs[0].as_value())),
             self.issue.eq(run.valid & self.credit & (run.beat[: len(self.bank)] == self.bank)),
-            self.row.eq(bank_row(self.config, source, run.slot, run.beat)),
+            self.row.eq(bank_row(self.config, source(run), run.slot, run.beat)),
             self.done.eq(self.issue & (run.count == 1)),
         ]
         m.d.sync += [head.eq(head ^ self.done), tail.eq(tail ^ self.start)]
@@ -99,9 +102,7 @@ class ReadEngine(wiring.Component):
         for i in range(RUNS):
             m.d.comb += [
                 self.holds[i].valid.eq(runs[i].valid),
-                self.holds[i].partition.eq(
-                    self.partition if self.config.public_partition is None else runs[i].partition
-                ),
+                self.holds[i].partition.eq(source(runs[i])),
                 self.holds[i].slot.eq(runs[i].slot),
             ]
             with m.If(self.issue & (head == i)):
@@ -130,6 +131,26 @@ class ReadEngine(wiring.Component):
                     runs[i].stride.eq(self.stride),
                 ]
         return m
+
+
+def write_run_layout(shapes: Shapes) -> data.StructLayout:
+    """A WRITE on its way: how far it has come, and where it goes on."""
+    return data.StructLayout(
+        {
+            "valid": 1,
+            "judged": 1,
+            "accepted": 1,
+            "fresh": 1,
+            "begun": 1,
+            "landing": 1,
+            "summed": 1,
+            "broken": 1,
+            "member": MEMBER_BITS,
+            "beat": shapes.beat_bits,
+            "count": shapes.beat_bits,
+            "crc": CRC_BITS,
+        }
+    )
 
 
 class WriteEngine(wiring.Component):
@@ -182,32 +203,16 @@ class WriteEngine(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         shapes = self.shapes
-        run_layout = data.StructLayout(
-            {
-                "valid": 1,
-                "judged": 1,
-                "accepted": 1,
-                "fresh": 1,
-                "begun": 1,
-                "landing": 1,
-                "summed": 1,
-                "broken": 1,
-                "member": MEMBER_BITS,
-                "beat": shapes.beat_bits,
-                "count": shapes.beat_bits,
-                "crc": CRC_BITS,
-            }
-        )
-        runs = [Signal(run_layout, name=f"run_{i}") for i in range(RUNS)]
+        runs = [Signal(write_run_layout(shapes), name=f"run_{i}") for i in range(RUNS)]
         operations = [Signal(shapes.operation, name=f"operation_{i}") for i in range(RUNS)]
         # Entered at `tail`, judged at `judge`, moved at `head`, landed at `lander`: each runs behind the one before.
         tail = Signal()
         judge = Signal()
         head = Signal()
         lander = Signal()
-        run = Signal(run_layout)
+        run = Signal(write_run_layout(shapes))
         operation = Signal(shapes.operation)
-        landing = Signal(run_layout)
+        landing = Signal(write_run_layout(shapes))
         payload = self.payload
         m.d.comb += [
             run.eq(Array(r.as_value() for r in runs)[head]),

@@ -26,7 +26,7 @@ from kvnode.rtl.node import (
     sweeper,
     transfer,
 )
-from kvnode.rtl.ownership import By, Owned
+from kvnode.rtl.ownership import By, Owned, owner_of
 
 #: Which component a submodule of the node is, by the end of its path.
 COMPONENTS = {
@@ -75,17 +75,17 @@ def state_of(text):
 
 
 def owners(text):
-    """(path, name, component, its declarations that match, the first of which holds) of every piece of state."""
+    """(path, name, component, its declaration) of every piece of state."""
     for path, name in state_of(text):
         parts = path.split(".") if path else []
         for size in range(len(parts), 0, -1):
             known = [c for pattern, c in COMPONENTS.items() if re.fullmatch(pattern, ".".join(parts[:size]))]
             if known:
                 inner = ".".join([*parts[size:], name])
-                yield path, inner, known[0], [o for o in known[0].OWNERSHIP if o.matches(inner)]
+                yield path, inner, known[0], owner_of(known[0], inner)
                 break
         else:
-            yield path, name, None, []
+            yield path, name, None, None
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +95,11 @@ def found():
 
 def test_every_register_and_memory_has_an_owner(found):
     assert len(found) > 400
-    assert [(path, name) for path, name, _, own in found if not own] == []
+    assert [(path, name) for path, name, _, own in found if own is None] == []
 
 
 def test_every_declaration_is_about_something(found):
-    used = {(component, owns[0]) for _, _, component, owns in found}
+    used = {(component, own) for _, _, component, own in found}
     declared = {(component, own) for component in COMPONENTS.values() for own in component.OWNERSHIP}
     assert declared - used == set()
 
@@ -114,5 +114,5 @@ def test_every_tag_is_a_register_of_the_pipeline(found):
 def test_state_that_nobody_declares_is_noticed():
     text = "module \\kvnode_node.node.wheel (clk);\n  reg odd;\n  always @(posedge clk)\n    odd <= 1'h1;\nendmodule\n"
     ((path, name, component, own),) = owners(text)
-    assert (path, name, component, own) == ("wheel", "odd", wheel.Wheel, [])
+    assert (path, name, component, own) == ("wheel", "odd", wheel.Wheel, None)
     assert Owned("od?", By.PUBLIC).matches("odd")

@@ -20,7 +20,7 @@ from kvnode.models.spec.clock import tick_of
 from kvnode.models.spec.coherence import Event, View
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import SESSION_KINDS, SWEEPER_KINDS, Flag, Kind, Opcode, ResponseFlag, State, Status
-from kvnode.models.spec.events import EventType
+from kvnode.models.spec.events import RING_DEPTH, EventType
 from kvnode.models.spec.messages import NUMBERED, TRACE
 from kvnode.models.spec.requests import PUBLIC_OPCODES
 
@@ -83,7 +83,7 @@ class WatchedCheck(MessageCheck):
             hits[item] += int(shown.sum())
 
     def _registers(self, accesses: np.ndarray) -> None:
-        hits, ring_depth = self.hits, 256
+        hits = self.hits
         for access in accesses:
             address, value, written = int(access["address"]), int(access["data"]), bool(access["is_write"])
             if access["response"] != Bus.OKAY:
@@ -99,7 +99,7 @@ class WatchedCheck(MessageCheck):
                 hits["ring.shown" if shown else "ring.empty"] += 1
                 hits["ring.overflow"] += bool(value & registers.EVENT_STATUS_OVERFLOW_MASK)
             elif address == registers.EVENT_LEVEL_ADDRESS:
-                hits["ring.full"] += value >= ring_depth
+                hits["ring.full"] += value >= RING_DEPTH
             elif address == registers.EVENT_DATA_ADDRESS and value & 0xFF in EventType._value2member_map_:
                 hits[f"event.{EventType(value & 0xFF).name}"] += 1
             elif address == registers.STATUS_ADDRESS:
