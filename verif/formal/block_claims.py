@@ -1,28 +1,33 @@
 """What is proved of the blocks. Nothing of the RTL is imported before a proof is made: faults are seeded first."""
 
 import functools
-import importlib
+
+from kvnode.models.spec.config import PartitionConfig
 
 from .faults import Fault
 from .proof import Proof
-from .suite import Method, Property
+from .suite import Method, Property, proof_of
 
+#: Four ports in one partition, so that they share all banks.
+SHARED = (PartitionConfig(ports=(0, 1, 2, 3), slots_log2=1, low_watermark_slots=1, seed=0),)
+#: The smallest partitions in which a list is more than its head: four slots and two.
+FEW_SLOTS = (
+    PartitionConfig(ports=(1,), slots_log2=2, low_watermark_slots=1, seed=0),
+    PartitionConfig(ports=(0,), slots_log2=1, low_watermark_slots=1, seed=0),
+)
 
-def _banks() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .store import Banks
-
-    return Banks(preset("sim"))
-
-
-def _bytes() -> Proof:
-    from kvnode.models.spec.config import PartitionConfig, preset
-
-    from .store import Bytes
-
-    one = PartitionConfig(ports=(0, 1, 2, 3), slots_log2=1, low_watermark_slots=1, seed=0)
-    return Bytes(preset("tiny").replace(ports=4, partitions=(one,), block_bytes=128))
+EARLY_CREDIT = Fault(
+    "a credit comes back when a beat is offered",
+    "kvnode.rtl.node.responder",
+    "credits.eq(credits - self.issue + (beats.o.valid & beats.o.ready)),",
+    "credits.eq(credits - self.issue + beats.o.valid),",
+)
+UNSEEN_COMMIT = Fault(
+    "the commit two operations in front is not seen",
+    "kvnode.rtl.node.index",
+    "                for commit in (previous, event):\n",
+    "                for commit in (event,):\n",
+)
 
 
 def _forwarded() -> Proof:
@@ -31,89 +36,20 @@ def _forwarded() -> Proof:
     return Forwarded(width=4, depth=6)
 
 
-def _blocks() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .tables import Blocks
-
-    return Blocks(preset("tiny"))
-
-
-def _fills() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .tables import Fills
-
-    return Fills(preset("tiny"))
-
-
-def _found() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .index import Found
-
-    return Found(preset("tiny").replace(tag_bits=12))
-
-
-def _slots(module: str, name: str) -> Proof:
-    from kvnode.models.spec.config import PartitionConfig, preset
-
-    partitions = (
-        PartitionConfig(ports=(1,), slots_log2=2, low_watermark_slots=1, seed=0),
-        PartitionConfig(ports=(0,), slots_log2=1, low_watermark_slots=1, seed=0),
-    )
-    return getattr(importlib.import_module(f".{module}", __package__), name)(
-        preset("tiny").replace(partitions=partitions)
-    )
-
-
-def _sessions() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .sessions import ReadAfterWrite
-
-    return ReadAfterWrite(preset("tiny"))
-
-
 def _fifo(depth: int) -> Proof:
     from .streams import Fifo
 
     return Fifo(depth)
 
 
-def _stream(name: str, **sizes: int) -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from . import streams
-
-    return getattr(streams, name)(preset("tiny").replace(**sizes))
-
-
-def _port() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .streams import Ports
-
-    return Ports(preset("tiny"), 1)
-
-
-def _callers() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .contracts import Callers
-
-    return Callers(preset("tiny"))
-
-
 PROPERTIES = [
     Property(
         name="wheel/banks",
         claim="no two ports own a bank in a cycle, and every port owns every bank once in a lap; turns go round",
-        proof=_banks,
+        proof=proof_of("store", "Banks"),
         method=Method.INDUCTION,
         depth=2,
         cover_depth=24,
-        fault_method=Method.BOUNDED,
         fault_depth=12,
         faults=(
             Fault(
@@ -127,10 +63,9 @@ PROPERTIES = [
     Property(
         name="store/bytes",
         claim="a read gets the word last written to its row and bank, by whichever port, also in the cycle before",
-        proof=_bytes,
+        proof=proof_of("store", "Bytes", ports=4, partitions=SHARED, block_bytes=128),
         method=Method.STEP,
         cover_depth=12,
-        fault_method=Method.BOUNDED,
         fault_depth=10,
         faults=(
             Fault(
@@ -159,7 +94,6 @@ PROPERTIES = [
         proof=_forwarded,
         method=Method.STEP,
         cover_depth=8,
-        fault_method=Method.BOUNDED,
         fault_depth=8,
         faults=(
             Fault(
@@ -180,10 +114,9 @@ PROPERTIES = [
         name="tables/blocks",
         claim="the state of a block at stage 7 is the one last committed, those of the two operations in front "
         "included; its key is the one last written",
-        proof=_blocks,
+        proof=proof_of("tables", "Blocks"),
         method=Method.STEP,
         cover_depth=10,
-        fault_method=Method.BOUNDED,
         fault_depth=10,
         faults=(
             Fault(
@@ -209,10 +142,9 @@ PROPERTIES = [
     Property(
         name="tables/fills",
         claim="rows of fills and members at stage 8 are those last committed; a fill row has one owner at a time",
-        proof=_fills,
+        proof=proof_of("tables", "Fills"),
         method=Method.STEP,
         cover_depth=10,
-        fault_method=Method.BOUNDED,
         fault_depth=10,
         faults=(
             Fault(
@@ -239,18 +171,12 @@ PROPERTIES = [
         name="index/found",
         claim="a key that was inserted is found by every later operation until it is removed, with its slot, and "
         "no other key is found for it",
-        proof=_found,
+        proof=proof_of("index", "Found", tag_bits=12),
         method=Method.STEP,
         cover_depth=24,
-        fault_method=Method.BOUNDED,
         fault_depth=20,
         faults=(
-            Fault(
-                "the commit two operations in front is not seen",
-                "kvnode.rtl.node.index",
-                "                for commit in (previous, event):\n",
-                "                for commit in (event,):\n",
-            ),
+            UNSEEN_COMMIT,
             Fault(
                 "the slot of a commit in front is taken whatever its tag is",
                 "kvnode.rtl.node.index",
@@ -269,10 +195,9 @@ PROPERTIES = [
         name="slots/one-place",
         claim="every slot is free, in use, retiring or being given back, and in one of these only: none is granted "
         "twice, none is lost, none is given back while a transfer holds it; counts are right, queues do not overflow",
-        proof=lambda: _slots("slots", "Slots"),
+        proof=proof_of("slots", "Slots", partitions=FEW_SLOTS),
         method=Method.STEP,
         cover_depth=40,
-        fault_method=Method.BOUNDED,
         fault_depth=40,
         faults=(
             Fault(
@@ -305,11 +230,10 @@ PROPERTIES = [
         name="slots/lives",
         claim="in the directory, where a slot is agrees with what the block table says: a block that lives has a slot "
         "in use, a slot that is granted has no block; what begins to retire, or is moved by handle, is in use",
-        proof=lambda: _slots("lives", "Lives"),
+        proof=proof_of("lives", "Lives", partitions=FEW_SLOTS),
         fast=False,
         method=Method.STEP,
         cover_depth=40,
-        fault_method=Method.BOUNDED,
         fault_depth=36,
         faults=(
             Fault(
@@ -336,11 +260,10 @@ PROPERTIES = [
         name="slots/entries",
         claim="in the directory, the index has one entry for every slot that is not free, at the place that goes with "
         "the slot, and no other: what is found by key has a block, and what is reaped is found no more",
-        proof=lambda: _slots("lives", "Entries"),
+        proof=proof_of("lives", "Entries", partitions=FEW_SLOTS),
         fast=False,
         method=Method.STEP,
         cover_depth=40,
-        fault_method=Method.BOUNDED,
         fault_depth=32,
         faults=(
             Fault(
@@ -349,23 +272,17 @@ PROPERTIES = [
                 "verdicts[6].where.eq(index.s5_choice),",
                 "verdicts[6].where.eq(op5.where),",
             ),
-            Fault(
-                "the commit two operations in front is not seen",
-                "kvnode.rtl.node.index",
-                "                for commit in (previous, event):\n",
-                "                for commit in (event,):\n",
-            ),
+            UNSEEN_COMMIT,
         ),
     ),
     Property(
         name="slots/fill-rows",
         claim="in the directory, every block that is being written has a fill row, which no other has, and no row is "
         "taken without one",
-        proof=lambda: _slots("lives", "FillRows"),
+        proof=proof_of("lives", "FillRows", partitions=FEW_SLOTS),
         fast=False,
         method=Method.STEP,
         cover_depth=40,
-        fault_method=Method.BOUNDED,
         fault_depth=32,
         faults=(
             Fault(
@@ -386,11 +303,10 @@ PROPERTIES = [
         name="slots/leases",
         claim="in the directory, a block counts the leases that hold it, is never given up while one does, and only "
         "sealed blocks are held",
-        proof=lambda: _slots("lives", "Leased"),
+        proof=proof_of("lives", "Leased", partitions=FEW_SLOTS),
         fast=False,
         method=Method.STEP,
         cover_depth=44,
-        fault_method=Method.BOUNDED,
         fault_depth=40,
         faults=(
             Fault(
@@ -412,11 +328,10 @@ PROPERTIES = [
         claim="a question with `after = n` has no answer before every number up to n is committed, numbers never go "
         "back, writers of an epoch before are refused beyond their limit, and who was told to wait is woken when the "
         "number is committed, the session moves or ends, or at the first look after the deadline",
-        proof=_sessions,
+        proof=proof_of("sessions", "ReadAfterWrite"),
         fast=False,
         method=Method.STEP,
         cover_depth=24,
-        fault_method=Method.BOUNDED,
         fault_depth=16,
         faults=(
             Fault(
@@ -452,7 +367,6 @@ PROPERTIES = [
             proof=functools.partial(_fifo, depth),
             method=Method.STEP,
             cover_depth=16,
-            fault_method=Method.BOUNDED,
             fault_depth=8,
             faults=(
                 Fault(
@@ -469,10 +383,9 @@ PROPERTIES = [
         name="streams/responses",
         claim="what a port answers stays until it is taken, beat by beat; no message is interrupted; its queues have "
         "room for all that is brought",
-        proof=lambda: _stream("Responses"),
+        proof=proof_of("streams", "Responses"),
         method=Method.STEP,
         cover_depth=24,
-        fault_method=Method.BOUNDED,
         fault_depth=16,
         faults=(
             Fault(
@@ -481,38 +394,24 @@ PROPERTIES = [
                 "between = Mux(rsp.valid, rsp.ready & rsp.p.last, ~in_data & ~in_handles & (header_beat == 0))",
                 "between = ~in_data & ~in_handles & (header_beat == 0)",
             ),
-            Fault(
-                "a credit comes back when a beat is offered",
-                "kvnode.rtl.node.responder",
-                "credits.eq(credits - self.issue + (beats.o.valid & beats.o.ready)),",
-                "credits.eq(credits - self.issue + beats.o.valid),",
-            ),
+            EARLY_CREDIT,
         ),
     ),
     Property(
         name="streams/wide-responses",
         claim="the same of beats that hold two handles, and a header",
-        proof=lambda: _stream("Responses", beat_bytes=64),
+        proof=proof_of("streams", "Responses", beat_bytes=64),
         method=Method.STEP,
         cover_depth=24,
-        fault_method=Method.BOUNDED,
         fault_depth=16,
-        faults=(
-            Fault(
-                "a credit comes back when a beat is offered",
-                "kvnode.rtl.node.responder",
-                "credits.eq(credits - self.issue + (beats.o.valid & beats.o.ready)),",
-                "credits.eq(credits - self.issue + beats.o.valid),",
-            ),
-        ),
+        faults=(EARLY_CREDIT,),
     ),
     Property(
         name="streams/asks",
         claim="a digest of a MATCH is asked for until it is taken or one in front has missed, and never one too many",
-        proof=lambda: _stream("Asks"),
+        proof=proof_of("streams", "Asks"),
         method=Method.STEP,
         cover_depth=24,
-        fault_method=Method.BOUNDED,
         fault_depth=16,
         faults=(
             Fault(
@@ -526,10 +425,9 @@ PROPERTIES = [
     Property(
         name="streams/landings",
         claim="the LAND of a WRITE is offered with its member and its CRC until it is taken",
-        proof=lambda: _stream("Landings"),
+        proof=proof_of("streams", "Landings"),
         method=Method.STEP,
         cover_depth=24,
-        fault_method=Method.BOUNDED,
         fault_depth=16,
         faults=(
             Fault(
@@ -543,7 +441,7 @@ PROPERTIES = [
     Property(
         name="contracts/directory",
         claim="the directory keeps what the proofs of its index, tables, free lists and sessions assume",
-        proof=_callers,
+        proof=proof_of("contracts", "Callers"),
         method=Method.STEP,
         cover_depth=44,
         faults=(
@@ -565,7 +463,7 @@ PROPERTIES = [
         name="streams/port",
         claim="a port keeps what its responder, its writer and its walk want to be promised, whatever the messages: so "
         "their streams hold in it, no answer is lost, and reads and writes have a place",
-        proof=_port,
+        proof=proof_of("streams", "Ports", 1),
         fast=False,
         method=Method.STEP,
         cover_depth=40,

@@ -10,21 +10,19 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data
 
 from kvnode.models.spec.coherence import TRANSITIONS, Event
-from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import SWEEPER_KINDS, Kind, State, Status
 from kvnode.models.spec.requests import MAX_MEMBERS
 from kvnode.rtl.layouts import Shapes, index_bits, one_of
 from kvnode.rtl.node.block_table import state_layout
-from kvnode.rtl.node.directory import Directory
+from kvnode.rtl.node.directory import Directory, head_layout, verdict_layout
 from kvnode.rtl.node.fill_table import fill_layout, member_layout
 
-from .design import FREE
-from .proof import Proof
+from .proof import ProofOf
 
 CUT = ("index", "free", "sessions", "leases", "settings", "trace_port")
 
 
-class Blocks(Proof):
+class Blocks(ProofOf):
     """Every slot of every partition, from one cycle to the next.
 
     Assumed of what is cut, and of the sweeper: a slot that is granted is FREE, and what the index finds is not; only
@@ -32,24 +30,19 @@ class Blocks(Proof):
     handle; sessions refuse those who ask alone; no operation starts while the tables are cleared.
     """
 
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config, self.shapes = config, Shapes(config)
-
     def describe(self, m: Module) -> None:
-        config, shapes = self.config, self.shapes
+        config, shapes = self.config, Shapes(self.config)
         directory = Directory(config)
         design = self.design("directory", directory, CUT)
         row, filling_row, member_row = state_layout(config), fill_layout(config), member_layout(config)
-        head = data.StructLayout({"valid": 1, "owner": shapes.owner_bits, "partition": shapes.partition_bits})
-        heads = [data.View(head, design[f"s{stage}_head"]) for stage in range(1, 9)]
+        heads = [data.View(head_layout(shapes), design[f"s{stage}_head"]) for stage in range(1, 9)]
         s8 = heads[7]
         op, cargo = data.View(shapes.operation, design["s8_op"]), data.View(shapes.cargo, design["s8_cargo"])
         slots = [data.View(row, signal) for signal in design.rows("blocks.states")]
         words = Array(slot.as_value() for slot in slots)
         seen = data.View(row, design["s8_state"])
         after = data.View(row, design["commit_state"])
-        verdicts = {k: data.View(self.verdict, design[f"s{k}_verdict"]) for k in (6, 7, 8)}
+        verdicts = {k: data.View(verdict_layout(shapes), design[f"s{k}_verdict"]) for k in (6, 7, 8)}
         physical, granted = verdicts[8].physical, s8.valid & verdicts[8].granted
         event, touched, clearing = design["coherence.event"], design["touched"], ~directory.ready
         now = data.View(row, words[physical])
@@ -65,8 +58,9 @@ class Blocks(Proof):
         for stage, what in enumerate(heads, 1):
             self.check(f"nothing_at_stage_{stage}_while_clearing", ~clearing | ~what.valid)
             self.check(f"partition_at_stage_{stage}", ~what.valid | (what.partition < len(config.partitions)))
-            self.check(f"swept_at_stage_{stage}", ~what.valid | self.is_swept(design[f"s{stage}_op"], what.owner))
-        self.assume("swept", ~directory.start | self.is_swept(directory.operation.as_value(), directory.owner))
+            its = data.View(shapes.operation, design[f"s{stage}_op"])
+            self.check(f"swept_at_stage_{stage}", ~what.valid | self.is_swept(its, what.owner))
+        self.assume("swept", ~directory.start | self.is_swept(directory.operation, directory.owner))
         by_key = s8.valid & ~op.by_handle & ~granted & verdicts[8].reached & ~one_of(op.kind, SWEEPER_KINDS)
         self.assume("found_is_not_free", ~by_key | (now.state != State.FREE))
         asks = op.session[-1] & (s8.owner != config.ports)
@@ -129,9 +123,7 @@ class Blocks(Proof):
         self.check("fill_at_stage_8", ~s8.valid | (fill.as_value() == fills[fill_address]))
 
         # One slot, any: which of its members have been shown to be whole.
-        chosen = Signal(index_bits(config.slots))
-        chosen.attrs[FREE] = 1
-        m.d.sync += chosen.eq(chosen)
+        chosen = self.chosen("chosen", index_bits(config.slots))
         self.assume("chosen", chosen < config.slots)
         whole = Signal(MAX_MEMBERS)
         member = data.View(member_row, design["fills.s8_part"])
@@ -170,26 +162,8 @@ class Blocks(Proof):
 
     def is_swept(self, operation, owner):
         """That an operation of the sweeper's kinds is the sweeper's, and by no handle."""
-        op = data.View(self.shapes.operation, operation)
-        return ~one_of(op.kind, SWEEPER_KINDS) | ((owner == self.config.ports) & ~op.by_handle)
+        return ~one_of(operation.kind, SWEEPER_KINDS) | ((owner == self.config.ports) & ~operation.by_handle)
 
     def fill_row(self, verdict, seen):
         """The row of the fill table that an operation at stage 8 looks at."""
         return Mux(verdict.granted, verdict.fill_row, seen.fill_row)
-
-    @property
-    def verdict(self) -> data.StructLayout:
-        """The layout of the directory's s6_verdict and those behind it."""
-        shapes = self.shapes
-        return data.StructLayout(
-            {
-                "slot": shapes.slot_bits,
-                "physical": index_bits(self.config.slots),
-                "reached": 1,
-                "room": 1,
-                "granted": 1,
-                "fill_row": shapes.fill_row_bits,
-                "where": shapes.where,
-                "free_count": shapes.slot_bits + 1,
-            }
-        )

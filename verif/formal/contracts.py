@@ -10,10 +10,10 @@ from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import SESSION_KINDS, Kind, Status
 from kvnode.models.spec.timing import STATE_COMMIT_STAGE
 from kvnode.rtl.layouts import Shapes, one_of
-from kvnode.rtl.node.directory import Directory
+from kvnode.rtl.node.directory import Directory, head_layout, verdict_layout
 from kvnode.rtl.node.sessions import is_session_kind
 
-from .proof import Proof
+from .proof import ProofOf
 
 #: Kinds that must name a session, that must have a handle, and that must not name a session.
 OF_SESSION = (Kind.SESSION_FENCE, Kind.SESSION_MIGRATE, Kind.SESSION_CLOSE)
@@ -35,7 +35,7 @@ def well_formed(config: NodeConfig, owner: Value, operation: data.View) -> Value
     return (owner <= config.ports) & Mux(owner == config.ports, of_sweeper, of_port)
 
 
-class Callers(Proof):
+class Callers(ProofOf):
     """The directory with its sessions, as the caller of the index, the tables, the free lists and the sessions.
 
     The contract of the node: operations of ports are well-formed, those of the sweeper have no session; a CLOSE comes
@@ -43,10 +43,6 @@ class Callers(Proof):
     """
 
     CUT = ("index", "fills", "leases", "settings", "trace_port", "beside")
-
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
 
     def describe(self, m: Module) -> None:
         config, shapes = self.config, Shapes(self.config)
@@ -57,8 +53,7 @@ class Callers(Proof):
         self.assume("operation", well_formed(config, directory.owner, directory.operation))
 
         stages = range(1, STATE_COMMIT_STAGE + 1)
-        head_layout = data.StructLayout({"valid": 1, "owner": shapes.owner_bits, "partition": shapes.partition_bits})
-        heads = {k: data.View(head_layout, design[f"s{k}_head"]) for k in stages}
+        heads = {k: data.View(head_layout(shapes), design[f"s{k}_head"]) for k in stages}
         ops = {k: data.View(shapes.operation, design[f"s{k}_op"]) for k in stages}
         cargos = {k: data.View(shapes.cargo, design[f"s{k}_cargo"]) for k in (5, 6, 7, 8)}
 
@@ -101,11 +96,6 @@ class Callers(Proof):
         self.cover("commits_end", sessions.commits & ~asks)
         self.cover("commits_found", sessions.commits & asks)
         key = data.View(blocks.key, design["s8_key"])
-        granted = design["s8_verdict"][self._granted(shapes, blocks)]
+        granted = data.View(verdict_layout(shapes), design["s8_verdict"]).granted
         self.help("subject_named", ~heads[8].valid | ~ops[8].session[-1] | (subject == ops[8].session))
         self.help("subject_of_block", ops[8].session[-1] | granted | (subject == key.session))
-
-    @staticmethod
-    def _granted(shapes: Shapes, blocks) -> int:
-        """The bit of a verdict that says so: behind slot, physical slot, `reached` and `room`."""
-        return shapes.slot_bits + blocks.address_bits + 2

@@ -21,7 +21,7 @@ from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import BLOCKLESS_KINDS, SWEEPER_KINDS, Kind, State
 from kvnode.rtl.node.coherence import Coherence
 
-from .proof import Proof
+from .proof import ProofOf
 
 
 class Path:
@@ -84,8 +84,6 @@ class Symbol:
                 return value
         return (1 << len(self.value)) - 1
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 def paths(function: Callable[[Path], Any]) -> Iterator[tuple[list[Value], Any]]:
     """(conditions, result) of every way through `function`. Its result is None where it raises KeyError."""
@@ -105,7 +103,7 @@ def paths(function: Callable[[Path], Any]) -> Iterator[tuple[list[Value], Any]]:
         answers[-1] = True
 
 
-class Equivalence(Proof):
+class Equivalence(ProofOf):
     """All outputs of Coherence equal the outcome of the specification.
 
     Two things are assumed: a watermark and a length fit in the block together (no sum overflows its field), and an
@@ -113,8 +111,7 @@ class Equivalence(Proof):
     """
 
     def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.paths = 0
 
     def describe(self, m: Module) -> None:

@@ -7,16 +7,15 @@ Used by: block_claims.
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from kvnode.models.spec.config import NodeConfig
-from kvnode.rtl.node.index import Index
+from kvnode.rtl.node.index import Index, entry_layout, event_layout
 
-from .proof import Proof
+from .proof import ProofOf
 
 #: Stages from the entry of an operation to its verdict.
 ENTRY, VERDICT = 1, 5
 
 
-class Found(Proof):
+class Found(ProofOf):
     """For one key, which is any pair of rows of any partition with any tag.
 
     The contract of the caller: operations enter when the tables have been cleared; each comes with the base and the
@@ -25,16 +24,11 @@ class Found(Proof):
     all that the index knows of them.
     """
 
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
-
     def describe(self, m: Module) -> None:
         config, index = self.config, Index(self.config)
         driven = ("s1_base", "s1_mask", "clear", "clear_row", "remove_base")
         design = self.design("index", index, driven=driven, clash=True)
         tables, ways = range(2), range(config.ways)
-        entry_layout = data.StructLayout({"valid": 1, "tag": config.tag_bits, "slot": len(index.s5_slot)})
         bases = Array(base // config.ways for base in config.slot_bases)
         masks = Array(Const((1 << log2) - 1, len(index.s1_mask)) for log2 in config.rows_log2)
 
@@ -100,7 +94,7 @@ class Found(Proof):
         stages = [valids[stage] for stage in range(2, VERDICT + 1)]
         self.help("no_operation", ~clearing | ~Cat(*stages).any())
         words = {
-            (t, w): data.View(entry_layout, Array(design.rows(f"table{t}_way{w}"))[a])
+            (t, w): data.View(entry_layout(index.shapes), Array(design.rows(f"table{t}_way{w}"))[a])
             for t, a in zip(tables, addresses)
             for w in ways
         }
@@ -130,22 +124,9 @@ class Found(Proof):
         self.help("choice_of_rows", ~valids[5] | (index.s5_choice.row == choice_row))
 
         # Helpers: what was read for stage 4, of rows that are the key's; commits since are beside it.
-        previous = data.View(
-            data.StructLayout(
-                {
-                    "valid": 1,
-                    "set": 1,
-                    "table": 1,
-                    "address": index.address_bits,
-                    "way": len(index.s5_choice.way),
-                    "tag": config.tag_bits,
-                    "slot": len(index.s5_slot),
-                }
-            ),
-            design["previous"],
-        )
+        previous = data.View(event_layout(index.shapes), design["previous"])
         for (t, w), word in words.items():
-            read = data.View(entry_layout, design[f"table{t}_way{w}.ram.read_data"])
+            read = data.View(entry_layout(index.shapes), design[f"table{t}_way{w}.ram.read_data"])
             touched = previous.valid & (previous.table == t) & (previous.way == w)
             here = touched & (previous.address == addresses[t])
             reads = valids[4] & (rows(4)[t] == addresses[t])

@@ -19,13 +19,14 @@ from amaranth.lib.wiring import In
 
 from kvnode.models.spec.config import NodeConfig
 from kvnode.rtl.csr.bank import BUS
-from kvnode.rtl.layouts import Shapes, index_bits
-from kvnode.rtl.memory import DelayLine
+from kvnode.rtl.layouts import Shapes
+from kvnode.rtl.node.directory import head_layout, verdict_layout
+from kvnode.rtl.node.index import event_layout
 from kvnode.rtl.node.node import Node
-from kvnode.rtl.ownership import By, Owned
+from kvnode.rtl.ownership import By, Owned, owner_of
 
 from .design import FREE, Design, Part
-from .proof import Proof
+from .proof import ProofOf
 
 #: Not visible to any tenant, and too large to be worth its logic: anything may come out of them.
 CUT = ("management.counters", "management.events", "management.histogram")
@@ -52,6 +53,11 @@ READ_AT = {
 EQUAL_SHARES = ("*epochs", "fills.*", "sessions.*", "leases.*")
 
 
+def _short(path: str) -> str:
+    """A memory's path as READ_AT and EQUAL_SHARES have it: below the directory or the sweeper."""
+    return path.removeprefix("directory.").removeprefix("sweeper.")
+
+
 def _trailing_number(name: str) -> int:
     found = re.search(r"(\d+)$", name)
     if not found:
@@ -69,33 +75,28 @@ class Copy:
         self.functions = [f"port{port}.{name}" for port in range(config.ports) for name in functions]
         self.design = Design(self.node, (*CUT, *self.functions), free)
 
-    def declared(self, part: Part, name: str) -> Owned:
-        """Who owns a register, as the block around it declares; ValueError if none does."""
-        full = part.path.removesuffix(".ram") if part.rows else f"{part.path}.{name}"
-        place = full
+    def holder(self, path: str) -> str:
+        """The path of the nearest block around what is at a path that declares owners."""
+        place = path
         while place:
             place = place.rpartition(".")[0]
-            component = self.design.parts[place].component if place in self.design.parts else None
-            if component is not None:
-                inner = full[len(place) :].lstrip(".")
-                found = next((own for own in component.OWNERSHIP if own.matches(inner)), None)
-                if found is None:
-                    raise ValueError(f"{place}: nobody owns {inner}")
-                return found
-        raise ValueError(f"{full}: no block around it declares its owner")
+            if place in self.design.parts and self.design.parts[place].component is not None:
+                return place
+        raise ValueError(f"{path}: no block around it declares its owner")
 
-    def holder(self, part: Part) -> str:
-        """The path of the nearest block around a part that declares owners."""
-        path = part.path
-        while self.design.parts[path].component is None:
-            path = path.rpartition(".")[0]
-        return path
+    def declared(self, part: Part, name: str) -> tuple[str, Owned]:
+        """The block around a register, and who owns the register, as that block declares; ValueError if it does not."""
+        full = part.path.removesuffix(".ram") if part.rows else f"{part.path}.{name}"
+        place = self.holder(full)
+        found = owner_of(self.design.parts[place].component, full[len(place) :].lstrip("."))
+        if found is None:
+            raise ValueError(f"{full}: {place} does not declare its owner")
+        return place, found
 
     def rows_of(self, path: str, depth: int) -> range:
         """The rows of a memory that are the tenant's."""
-        short = path.removeprefix("directory.").removeprefix("sweeper.")
         partitions = self.config.partitions
-        if any(fnmatch.fnmatchcase(short, pattern) for pattern in EQUAL_SHARES):
+        if any(fnmatch.fnmatchcase(_short(path), pattern) for pattern in EQUAL_SHARES):
             share = depth // len(partitions)
             return range(self.tenant * share, (self.tenant + 1) * share)
         base, slots = self.config.slot_bases[self.tenant], partitions[self.tenant].slots
@@ -103,10 +104,7 @@ class Copy:
 
     def head(self, stage: str):
         head = self.design[f"directory.{stage}"]
-        layout = data.StructLayout(
-            {"valid": 1, "owner": self.shapes.owner_bits, "partition": self.shapes.partition_bits}
-        )
-        return data.View(layout, head)
+        return data.View(head_layout(self.shapes), head)
 
     def at(self, stage: str) -> Value:
         """Whether what stands in a stage is the tenant's."""
@@ -118,29 +116,38 @@ class Copy:
         head = self.head(stage)
         return head.valid & (head.partition == self.tenant)
 
-    def lane(self, bank: int, turn: str) -> Value:
-        """Whether the bank was one of the tenant's ports' when the wheel stood as the register `turn` says."""
+    def lane(self, bank: int, turn: str, valid: str = "") -> Value:
+        """Whether the bank was one of the tenant's ports' when the wheel stood as the register `turn` says; with
+        `valid`, also that the register of that name of the port is set.
+        """
         rotation = self.design[f"store.{turn}"]
-        return _any(((rotation + port)[: len(rotation)] == bank) for port in self.ports)
+        return _any(
+            ((rotation + port)[: len(rotation)] == bank) & (self.design[f"store.{valid}_{port}"] if valid else 1)
+            for port in self.ports
+        )
+
+    def of_port(self, path: str, name: str) -> Value | None:
+        """Whether what belongs to a port is the tenant's: of the port in whose block it is, or that ends its name."""
+        inside = re.match(r"port(\d+)", path)
+        port = int(inside[1]) if inside else _trailing_number(name)
+        return Const(1) if port in self.ports else None
 
     def guard(self, part: Part, name: str) -> Value | None:
         """When the register is the tenant's; None: never."""
-        own = self.declared(part, name)
-        if part.rows:
-            return self._guard_memory(part, name, own)
+        place, own = self.declared(part, name)
         match own.by:
             case By.PUBLIC:
                 return Const(1)
             case By.MANAGEMENT:
                 return None
+            case By.PORT:
+                return self.of_port(part.path, name)
+            case _ if part.rows:
+                return self._guard_memory(part, name, own)
             case By.NUMBER:
                 return Const(1) if _trailing_number(name) == self.tenant else None
-            case By.PORT:
-                inside = re.match(r"port(\d+)", part.path)
-                port = int(inside[1]) if inside else _trailing_number(name)
-                return Const(1) if port in self.ports else None
             case By.TAG:
-                when = self.design[f"{self.holder(part)}.{own.when}"] if own.when else Const(1)
+                when = self.design[f"{place}.{own.when}"] if own.when else Const(1)
                 return self.at(own.tag) & when
             case By.LANE:
                 return self.lane(_trailing_number(name), "turn")
@@ -154,45 +161,24 @@ class Copy:
             address, valid = self.design[f"{part.path}.previous_slot"], self.design[f"{part.path}.previous"]
             rows = self.rows_of("blocks", self.config.slots)
         else:
-            event = data.View(self.index_event, self.design[f"{part.path}.previous"])
+            event = data.View(event_layout(self.shapes), self.design[f"{part.path}.previous"])
             address, valid = event.address, event.valid
             rows = self.rows_of("index", self.config.index_rows)
         return valid & (address >= rows.start) & (address < rows.stop)
 
-    @property
-    def index_event(self) -> data.StructLayout:
-        shapes, config = self.shapes, self.config
-        return data.StructLayout(
-            {"valid": 1, "set": 1, "table": 1, "address": index_bits(config.index_rows),
-             "way": shapes.way_bits, "tag": config.tag_bits, "slot": shapes.slot_bits}
-        )  # fmt: skip
-
     def _guard_memory(self, part: Part, name: str, own: Owned) -> Value | None:
         path = part.path.removesuffix(".ram")
-        short = path.removeprefix("directory.").removeprefix("sweeper.")
-        if own.by == By.PORT:
-            port = int(part.path.removeprefix("port").split(".")[0])
-            return Const(1) if port in self.ports else None
-        if own.by == By.MANAGEMENT:
-            return None
-        if own.by == By.PUBLIC:
-            return Const(1)
         row = re.fullmatch(r"row_(\d+)", name)
         if row is None:
             bank = re.fullmatch(r"store\.bank(\d+)", path)
             if bank:
-                valid = _any(
-                    ((self.design["store.bank_turn"] + port)[: len(self.design["store.bank_turn"])] == int(bank[1]))
-                    & self.design[f"store.valid_read_{port}"]
-                    for port in self.ports
-                )
-                return valid
-            stage = next(s for pattern, s in READ_AT.items() if fnmatch.fnmatchcase(short, pattern))
+                return self.lane(int(bank[1]), "bank_turn", "valid_read")
+            stage = next(s for pattern, s in READ_AT.items() if fnmatch.fnmatchcase(_short(path), pattern))
             return self.at(stage)
         if own.by == By.TAG:
             # A delay line: what went in d cycles ago is beside stage d.
-            line = next(p.component for p in self.design.parts.values() if isinstance(p.component, DelayLine))
-            position, cycles = self.design[f"{short and 'directory.beside'}.position"], line.cycles
+            line = self.design.parts["directory.beside"]
+            position, cycles = line.registers["position"], line.component.cycles
             chosen = Const(0)
             for beside in range(1, cycles):
                 written = (int(row[1]) + beside) % cycles
@@ -208,13 +194,13 @@ def _any(values) -> Value:
     return result
 
 
-class NonInterference(Proof):
+class NonInterference(ProofOf):
     """Tenant `tenant`'s outputs are the same in two nodes that differ in all that is not its own."""
 
-    def __init__(self, config: NodeConfig, tenant: int, *, from_reset: bool = False):
+    def __init__(self, config: NodeConfig, tenant: int, from_reset: bool = False):
         """`from_reset`: nothing but the outputs is checked, in runs that begin when the tables have been cleared."""
-        super().__init__()
-        self.config, self.tenant, self.from_reset = config, tenant, from_reset
+        super().__init__(config)
+        self.tenant, self.from_reset = tenant, from_reset
 
     def describe(self, m: Module) -> None:
         config, tenant = self.config, self.tenant
@@ -266,10 +252,10 @@ class NonInterference(Proof):
         if self.from_reset:
             for copy in copies:
                 self._begin_cleared(copy)
-            others = [port for port in range(config.ports) if port not in one.ports]
-            asks = [[copy.node.req[port].valid & copy.node.req[port].ready for copy in copies] for port in others]
+            other = next(port for port in range(config.ports) if port not in one.ports)
+            asks = [copy.node.req[other].valid & copy.node.req[other].ready for copy in copies]
             mine = one.node.req[one.ports[0]]
-            self.cover("one_of_the_others_asks", mine.valid & mine.ready & (asks[0][0] != asks[0][1]))
+            self.cover("another_asks", mine.valid & mine.ready & (asks[0] != asks[1]))
             return
         self._same(one, two)
         for number, copy in enumerate(copies):
@@ -277,11 +263,7 @@ class NonInterference(Proof):
 
     def _begin_cleared(self, copy: Copy) -> None:
         walk = copy.design["directory.walk"]
-        walk._init = max(
-            copy.config.slots,
-            len(copy.config.partitions) << copy.shapes.model_bits,
-            len(copy.config.partitions) << copy.shapes.session_row_bits,
-        )
+        walk._init = copy.design.parts["directory"].component.clear_cycles
         for _, _, signal in copy.design.registers():
             signal.attrs.pop(FREE, None)
 
@@ -363,9 +345,8 @@ class NonInterference(Proof):
                 choice = data.View(shapes.where, design["directory.index.s5_choice"])
                 check("s5_choice", ~head.valid | ((choice.row & ~row_masks[head.partition]) == 0))
             if stage >= 6:
-                verdict = design[f"directory.s{stage}_verdict"]
-                slot = verdict[: shapes.slot_bits]
-                physical = verdict[shapes.slot_bits : shapes.slot_bits + index_bits(config.slots)]
+                verdict = data.View(verdict_layout(shapes), design[f"directory.s{stage}_verdict"])
+                slot, physical = verdict.slot, verdict.physical
                 check(f"s{stage}_slot", ~head.valid | ((slot & ~slot_masks[head.partition]) == 0))
                 check(f"s{stage}_physical", ~head.valid | (physical == (slot_bases[head.partition] | slot)))
                 if stage == 7:

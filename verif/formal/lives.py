@@ -9,13 +9,14 @@ from amaranth.lib import data
 from kvnode.models.spec.enums import Kind, State, Status
 from kvnode.models.spec.timing import STATE_COMMIT_STAGE
 from kvnode.rtl.layouts import Shapes, one_of
-from kvnode.rtl.node.directory import Directory
+from kvnode.rtl.node.directory import Directory, head_layout, verdict_layout
+from kvnode.rtl.node.index import entry_layout, event_layout
 from kvnode.rtl.node.sweeper import Sweeper
 from kvnode.rtl.wheel import Wheel
 
 from .contracts import well_formed
 from .design import Design
-from .slots import GRANT_STAGE, Is, Places
+from .slots import GRANT_STAGE, Is, Places, stage_layout
 
 
 class Lives(Places):
@@ -59,13 +60,11 @@ class Lives(Places):
         # That is shown of the sessions.
         self.assume("refused", design["asks"] | (design["sessions.refused"] == Status.OK))
 
-        head_layout = data.StructLayout({"valid": 1, "owner": shapes.owner_bits, "partition": shapes.partition_bits})
-        heads = {k: data.View(head_layout, design[f"s{k}_head"]) for k in range(1, STATE_COMMIT_STAGE + 1)}
+        heads = {k: data.View(head_layout(shapes), design[f"s{k}_head"]) for k in range(1, STATE_COMMIT_STAGE + 1)}
         ops = {k: data.View(shapes.operation, design[f"s{k}_op"]) for k in heads}
-        layout = data.StructLayout({"reap": 1, "partition": shapes.partition_bits, "slot": shapes.slot_bits})
         stages = []
         for k in range(1, GRANT_STAGE + 1):
-            stage = Signal(layout, name=f"stage_{k}")
+            stage = Signal(stage_layout(shapes), name=f"stage_{k}")
             m.d.comb += [
                 stage.reap.eq(heads[k].valid & (ops[k].kind == Kind.REAP)),
                 stage.partition.eq(heads[k].partition),
@@ -86,11 +85,8 @@ class Lives(Places):
         config, shapes = self.config, Shapes(self.config)
         blocks = design.parts["blocks"].component
         walk, clearing = design["walk"], ~directory.ready
-        verdict_layout = data.StructLayout(
-            {"slot": shapes.slot_bits, "physical": blocks.address_bits, "reached": 1, "room": 1, "granted": 1}
-        )
         late = range(GRANT_STAGE + 1, STATE_COMMIT_STAGE + 1)
-        verdicts = {k: data.View(verdict_layout, design[f"s{k}_verdict"][: verdict_layout.size]) for k in late}
+        verdicts = {k: data.View(verdict_layout(shapes), design[f"s{k}_verdict"]) for k in late}
         bases = Array(config.slot_bases)
         for k, head in heads.items():
             self.help(f"empty_{k}", ~clearing | ~head.valid)
@@ -164,7 +160,6 @@ class Entries(Lives):
                    heads: dict, ops: dict) -> None:  # fmt: skip
         config, shapes, index = self.config, Shapes(self.config), design.parts["index"].component
         tables, ways, rows = range(2), range(config.ways), range(config.index_rows)
-        entry_layout = data.StructLayout({"valid": 1, "tag": config.tag_bits, "slot": shapes.slot_bits})
         memories = {(t, w): design.rows(f"index.table{t}_way{w}") for t in tables for w in ways}
         clearing, walk = ~directory.ready, design["walk"]
         bases = Array(base // config.ways for base in config.slot_bases)
@@ -172,7 +167,7 @@ class Entries(Lives):
 
         def word(t: int, w: int, row) -> data.View:
             found = memories[t, w][row] if isinstance(row, int) else Array(memories[t, w])[row]
-            return data.View(entry_layout, found)
+            return data.View(entry_layout(shapes), found)
 
         # Where each slot's entry was put.
         wheres = [
@@ -230,11 +225,7 @@ class Entries(Lives):
                                                                      design["index.s5_row0"])))  # fmt: skip
 
         # The verdict at stage 5 is that of the entries there are now.
-        event_layout = data.StructLayout(
-            {"valid": 1, "set": 1, "table": 1, "address": index.address_bits, "way": shapes.way_bits,
-             "tag": config.tag_bits, "slot": shapes.slot_bits}
-        )  # fmt: skip
-        previous = data.View(event_layout, design["index.previous"])
+        previous = data.View(event_layout(shapes), design["index.previous"])
         self.help("previous_address", ~previous.valid | (previous.address < len(rows)))
         hits: list[tuple[Value, Value]] = []
         for t in tables:
@@ -263,11 +254,7 @@ class Entries(Lives):
 
         # The place goes with the slot: to the key row, to the queue, and to the operation that reaps.
         blocks = design.parts["blocks"].component
-        verdict_layout = data.StructLayout(
-            {"slot": shapes.slot_bits, "physical": blocks.address_bits, "reached": 1, "room": 1, "granted": 1,
-             "fill_row": shapes.fill_row_bits, "where": shapes.where}
-        )  # fmt: skip
-        verdicts = {k: data.View(verdict_layout, design[f"s{k}_verdict"][: verdict_layout.size]) for k in (6, 7, 8)}
+        verdicts = {k: data.View(verdict_layout(shapes), design[f"s{k}_verdict"]) for k in (6, 7, 8)}
         self.help("match_is_reached", ~design["s8_match"] | verdicts[8].reached)
         key8 = data.View(blocks.key, design["s8_key"])
         key7 = data.View(blocks.key, design["blocks.keys.ram.read_data"])
@@ -321,11 +308,7 @@ class FillRows(Lives):
                    heads: dict, ops: dict) -> None:  # fmt: skip
         config, shapes = self.config, Shapes(self.config)
         blocks, fills = design.parts["blocks"].component, design.parts["fills"].component
-        verdict_layout = data.StructLayout(
-            {"slot": shapes.slot_bits, "physical": blocks.address_bits, "reached": 1, "room": 1, "granted": 1,
-             "fill_row": shapes.fill_row_bits}
-        )  # fmt: skip
-        verdicts = {k: data.View(verdict_layout, design[f"s{k}_verdict"][: verdict_layout.size]) for k in (6, 7, 8)}
+        verdicts = {k: data.View(verdict_layout(shapes), design[f"s{k}_verdict"]) for k in (6, 7, 8)}
         state8 = data.View(blocks.state, design["s8_state"])
         previous = data.View(blocks.state, design["blocks.previous_state"])
         read = data.View(blocks.state, design["blocks.states.ram.read_data"])
@@ -385,8 +368,7 @@ class Leased(Lives):
         known = Array(taken)[heads[8].partition].bit_select(row8, 1)
         now = Array(word.as_value() for word in words)[place8]
         self.help("lease_row", ~(heads[8].valid & known) | (read == now))
-        verdict = design["s8_verdict"][shapes.slot_bits : shapes.slot_bits + blocks.address_bits]
-        verdict7 = design["s7_verdict"][shapes.slot_bits : shapes.slot_bits + blocks.address_bits]
+        physical = {k: data.View(verdict_layout(shapes), design[f"s{k}_verdict"]).physical for k in (7, 8)}
         state8 = data.View(blocks.state, design["s8_state"])
         previous = data.View(blocks.state, design["blocks.previous_state"])
         state7 = data.View(blocks.state, design["blocks.states.ram.read_data"])
@@ -403,7 +385,7 @@ class Leased(Lives):
                 sealed = (row.state == State.SEALED) & directory.ready
                 self.check(f"leases_{name}", Mux(sealed, row.leases, 0) == count)
                 self.check(f"in_use_{name}", (count == 0) | (place == Is.USED))
-                at7, at8 = heads[7].valid & (verdict7 == base + s), heads[8].valid & (verdict == base + s)
+                at7, at8 = (heads[k].valid & (physical[k] == base + s) for k in (7, 8))
                 self.help(f"leases_8_{name}", ~at8 | (state8.leases == row.leases))
                 own = design["blocks.previous"] & (design["blocks.previous_slot"] == base + s)
                 self.help(f"leases_7_{name}", ~at7 | (Mux(own, previous.leases, state7.leases) == row.leases))

@@ -1,45 +1,14 @@
 """What is proved of the node as a whole: isolation, and what becomes of a block. See block_claims for the rest."""
 
-import functools
-
 from .faults import Fault
-from .proof import Proof
-from .suite import Method, Property
+from .suite import Method, Property, proof_of
 
-
-def _isolation(tenant: int) -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .isolation import NonInterference
-
-    # Narrow beats, short blocks: what is wide or deep makes the proof long, and no other.
-    return NonInterference(preset("tiny").replace(beat_bytes=8, block_bytes=64), tenant)
-
-
-def _isolation_runs() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .isolation import NonInterference
-
-    # A header is one beat: the shortest run in which something shows.
-    return NonInterference(preset("tiny").replace(beat_bytes=64), 0, from_reset=True)
-
-
-def _equivalence() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .equivalence import Equivalence
-
-    return Equivalence(preset("tiny"))
-
-
-def _blocks() -> Proof:
-    from kvnode.models.spec.config import preset
-
-    from .coherence import Blocks
-
-    return Blocks(preset("tiny"))
-
+DONATED = Fault(
+    "`donate`: an idle turn of a tenant goes to the next port",
+    "kvnode.rtl.node.node",
+    'if config.sharing == "donate":',
+    'if config.sharing == "strict":',
+)
 
 PROPERTIES = [
     Property(
@@ -47,7 +16,7 @@ PROPERTIES = [
         claim="only moves of the state table; a generation ends only when its slot is free again, and till then a "
         "sealed block's length and CRC stay; SEALED only when every member's bytes have landed with the right CRC; no "
         "READ of a beat at or past the watermark, nor of another generation",
-        proof=_blocks,
+        proof=proof_of("coherence", "Blocks"),
         method=Method.STEP,
         cover_depth=30,
         faults=(
@@ -74,7 +43,7 @@ PROPERTIES = [
     Property(
         name="coherence/equivalence",
         claim="the RTL's next state, watermarks, age and answer are those of models.spec.coherence, for all inputs",
-        proof=_equivalence,
+        proof=proof_of("equivalence", "Equivalence"),
         fast=False,
         method=Method.BOUNDED,
         depth=1,
@@ -97,33 +66,23 @@ PROPERTIES = [
     Property(
         name="isolation/runs",
         claim="the same in the first cycles of a node whose tables have been cleared: donated turns show within these",
-        proof=_isolation_runs,
+        # A header is one beat: the shortest run in which something shows.
+        proof=proof_of("isolation", "NonInterference", 0, True, beat_bytes=64),
         method=Method.BOUNDED,
         depth=6,
         cover_depth=6,
-        faults=(
-            Fault(
-                "`donate`: an idle turn of a tenant goes to the next port",
-                "kvnode.rtl.node.node",
-                'if config.sharing == "donate":',
-                'if config.sharing == "strict":',
-            ),
-        ),
+        faults=(DONATED,),
         fast=False,
     ),
     *(
         Property(
             name=f"isolation/{'ab'[tenant]}",
             claim=f"what tenant {'ab'[tenant]} of `tiny` (8-byte beats) sees never depends on the other",
-            proof=functools.partial(_isolation, tenant),
+            # Narrow beats, short blocks: what is wide or deep makes the proof long, and no other.
+            proof=proof_of("isolation", "NonInterference", tenant, beat_bytes=8, block_bytes=64),
             method=Method.STEP,
             faults=(
-                Fault(
-                    "an idle turn of a tenant goes to the next port",
-                    "kvnode.rtl.node.node",
-                    'if config.sharing == "donate":',
-                    'if config.sharing == "strict":',
-                ),
+                DONATED,
                 Fault(
                     "answers that are not valid keep their payload",
                     "kvnode.rtl.node.store",

@@ -6,6 +6,8 @@ Used by: every proof, suite.
 from amaranth.hdl import Assert, Assume, ClockDomain, Cover, Fragment, Module, Signal, Value
 from amaranth.lib import wiring
 
+from kvnode.models.spec.config import NodeConfig
+
 from .design import FREE, Design
 
 
@@ -86,6 +88,7 @@ class Proof:
         fill(part)
 
     def describe(self, m: Module) -> None:
+        """Puts designs, checks, assumptions and covers into the module `m`: every proof has its own."""
         raise NotImplementedError
 
     def rtlil(self) -> str:
@@ -96,3 +99,11 @@ class Proof:
         self.inputs.append(sync.clk)
         self.describe(self._m)
         return rtlil.convert(Fragment.get(self._m, None), name="top", ports=self.inputs)
+
+
+class ProofOf(Proof):
+    """Base of the proofs about a component of one configuration."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        super().__init__()
+        self.config = config

@@ -5,7 +5,8 @@
     --again      also what has been settled before with the same RTL
     --task NAME KIND NUMBER   one task here (used by the others): prints a line of JSON
 
-A settled task is kept in build/formal under the hash of its netlist and method, so a run that was stopped goes on.
+A settled task is kept in build/cache/formal under the hash of its netlist and method, so a run that was stopped goes
+on. `KVNODE_FORMAL_VERBOSE=1` with --task shows how far an induction has come.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,8 +26,6 @@ from ..toolchain import cache_dir
 from . import tools
 from .faults import seed
 from .suite import Method, Property, properties
-
-KINDS = ("proof", "cover", "fault")
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,15 @@ def settle(task: Task) -> dict[str, Any]:
     if task.kind == "fault":
         seed(of.faults[task.number])
     method, depth = of.method, of.depth
-    if task.kind == "fault" and of.fault_method is not None:
-        method, depth = of.fault_method, of.fault_depth
+    if task.kind == "fault" and of.fault_depth:
+        method, depth = Method.BOUNDED, of.fault_depth
     proof = of.proof()
     proof.claims_only = method == Method.BOUNDED
     text = proof.rtlil()
     how = f"{task.kind} {method.value} {depth} {of.cover_depth} {of.engine} {tools.FLATTEN}{tools.TO_SMT2}"
-    digest = hashlib.sha256(f"{how}\n{text}".encode()).hexdigest()
+    # Where a line of the RTL stands is not what is proved.
+    netlist = re.sub(r"^ *attribute \\src .*\n", "", text, flags=re.MULTILINE)
+    digest = hashlib.sha256(f"{how}\n{netlist}".encode()).hexdigest()
     folder = folder_of(task)
     kept = folder / "result.json"
     if kept.exists() and not os.environ.get("KVNODE_FORMAL_AGAIN"):
@@ -78,8 +80,8 @@ def settle(task: Task) -> dict[str, Any]:
         tools.yosys(tools.FLATTEN + tools.TO_SMT2, folder)
         verdict = _induct(folder, task)
     else:
-        mode = {Method.INDUCTION: "prove", Method.PDR: "prove", Method.BOUNDED: "bmc"}[method]
-        verdict = tools.sby(mode, "abc pdr" if method == Method.PDR else of.engine, depth, folder, of.timeout)
+        mode = {Method.INDUCTION: "prove", Method.BOUNDED: "bmc"}[method]
+        verdict = tools.sby(mode, of.engine, depth, folder, of.timeout)
     result = {
         "hash": digest,
         "task": str(task),
@@ -128,17 +130,17 @@ def prove(chosen: list[Property], workers: int) -> dict[Task, dict[str, Any]]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    todo = [task for of in chosen for task in tasks(of)]
+    wanted = [task for of in chosen for task in tasks(of)]
     results: dict[Task, dict[str, Any]] = {}
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        running = {pool.submit(_in_own_process, task): task for task in todo}
+        running = {pool.submit(_in_own_process, task): task for task in wanted}
         for future in concurrent.futures.as_completed(running):
             task = running[future]
             results[task] = result = future.result()
             good = as_wanted(task, result)
             words = "as it must" if good else "NOT AS IT MUST"
             found = f": {', '.join(result['failed'][:3])}" if result["failed"] else ""
-            console.print(f"{len(results)}/{len(todo)} {task}: {'holds' if result['holds'] else 'fails'}{found}, "
+            console.print(f"{len(results)}/{len(wanted)} {task}: {'holds' if result['holds'] else 'fails'}{found}, "
                           f"{words}, {result['seconds']} s", highlight=False)  # fmt: skip
             if "error" in result:
                 console.print(result["error"], markup=False, highlight=False)
@@ -165,7 +167,7 @@ def table(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> str:
         faults = [results[task] for task in tasks(of) if task.kind == "fault" and task in results]
         found = sum(not fault["holds"] and "error" not in fault for fault in faults)
         method = of.method.value + (f" {of.depth}" if of.method in (Method.INDUCTION, Method.BOUNDED) else "")
-        engine = {Method.STEP: "yices", Method.PDR: "abc pdr"}.get(of.method, of.engine)
+        engine = "yices" if of.method == Method.STEP else of.engine
         reached = f"{cover['covers']} in {of.cover_depth} cycles" if cover and cover["holds"] else "NO"
         covers = reached if cover else "not run" if of.cover_depth else "-"
         seeded = f"{len(faults)}" + (f" run, {len(of.faults)} in all" if len(faults) < len(of.faults) else "")

@@ -7,13 +7,12 @@ Used by: block_claims.
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import SESSION_KINDS, Kind, Status
 from kvnode.models.spec.sessions import EPOCH_BITS, SEQUENCE_BITS, WINDOW
 from kvnode.rtl.layouts import TICK_BITS, one_of
 from kvnode.rtl.node.sessions import Sessions, is_session_kind
 
-from .proof import Proof
+from .proof import ProofOf
 
 
 def may_write(row: data.View, epoch: Value, sequence: Value) -> Value:
@@ -40,7 +39,7 @@ def visibility(row: data.View, epoch: Value, sequence: Value) -> Value:
     return Mux(epoch == row.epoch, there, Status.STALE_EPOCH)
 
 
-class ReadAfterWrite(Proof):
+class ReadAfterWrite(ProofOf):
     """One row of one partition, one number, one port that waits: which ones does not matter.
 
     The contract of the directory: operations come when the table has been cleared; the kind and the partition at stage
@@ -49,10 +48,6 @@ class ReadAfterWrite(Proof):
     a PUT_END commit, in a session that is open and refuses them nothing, and a number that was admitted: not one 2**32
     numbers behind. The sweeper looks at every row before half of the time that is counted has passed.
     """
-
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
 
     def describe(self, m: Module) -> None:
         config, sessions = self.config, Sessions(self.config)

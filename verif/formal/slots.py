@@ -17,11 +17,16 @@ from kvnode.rtl.node.sweeper import Sweeper
 from kvnode.rtl.wheel import Wheel
 
 from .design import Design
-from .proof import Proof
+from .proof import ProofOf
 
 #: The stage of the directory at which slots are granted and given back.
 GRANT_STAGE = 5
 assert GRANT_STAGE < STATE_COMMIT_STAGE
+
+
+def stage_layout(shapes: Shapes) -> data.StructLayout:
+    """Whose operation is in a stage, and is it a slot on its way back?"""
+    return data.StructLayout({"reap": 1, "partition": shapes.partition_bits, "slot": shapes.slot_bits})
 
 
 class Is(enum.IntEnum):
@@ -33,12 +38,11 @@ class Is(enum.IntEnum):
     LEAVING = 3
 
 
-class Places(Proof):
+class Places(ProofOf):
     """Base: where every slot of every partition is, as the free lists and the sweeper's queues bring it about."""
 
     def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.states = [
             [Signal(Is, name=f"is_{p}_{s}") for s in range(partition.slots)]
             for p, partition in enumerate(config.partitions)
@@ -176,11 +180,10 @@ class Slots(Places):
         m.d.comb += sweeper.next_turn.eq(wheel.next_turn)
 
         # The stages in front of the free lists: whose operation, and is it a slot on its way back?
-        layout = data.StructLayout({"reap": 1, "partition": shapes.partition_bits, "slot": shapes.slot_bits})
         other = self.free("partition", shapes.partition_bits)
         self.assume("taken", ~sweeper.taken | sweeper.valid)
         self.assume("partition", other < len(config.partitions))
-        stages = [Signal(layout, name=f"stage_{k}") for k in range(1, GRANT_STAGE + 1)]
+        stages = [Signal(stage_layout(shapes), name=f"stage_{k}") for k in range(1, GRANT_STAGE + 1)]
         m.d.sync += [
             stages[0].reap.eq(sweeper.taken & (sweeper.operation.kind == Kind.REAP)),
             stages[0].partition.eq(Mux(sweeper.taken, sweeper.partition, other)),

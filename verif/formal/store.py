@@ -5,20 +5,15 @@ Used by: block_claims.
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 
-from kvnode.models.spec.config import NodeConfig
 from kvnode.rtl.layouts import index_bits
 from kvnode.rtl.node.store import Store
 from kvnode.rtl.wheel import Wheel
 
-from .proof import Proof
+from .proof import ProofOf
 
 
-class Banks(Proof):
+class Banks(ProofOf):
     """In no cycle do two ports own a bank, and every port owns every bank once in a lap."""
-
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
 
     def describe(self, m: Module) -> None:
         ports = self.config.ports
@@ -42,16 +37,12 @@ class Banks(Proof):
         self.cover("lap", (wheel.turn == ports) & (wheel.rotation == ports - 1))
 
 
-class Bytes(Proof):
+class Bytes(ProofOf):
     """A read gets the word that was last written to its place, whoever wrote it and whoever reads.
 
     The place is any row of any bank. Ports ask, in every cycle, for what they like in the bank that they own; a read of
     a place that is written in the same cycle has no claim to a word (nor has the memory), one a cycle later has.
     """
-
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
 
     def describe(self, m: Module) -> None:
         ports = range(self.config.ports)

@@ -13,12 +13,12 @@ from kvnode.rtl.layouts import REQUEST_STRUCT, one_of
 from kvnode.rtl.node.match_walk import MatchWalk
 from kvnode.rtl.node.port import Port
 from kvnode.rtl.node.responder import DEPTH, Responder, answer_layout
-from kvnode.rtl.node.transfer import RUNS, WriteEngine
+from kvnode.rtl.node.transfer import RUNS, WriteEngine, write_run_layout
 from kvnode.rtl.stream import Queue
 
 from .contracts import well_formed
 from .design import Design
-from .proof import Proof
+from .proof import Proof, ProofOf
 
 #: Cycles from the issue of a read to its beat, as the store and its port have it.
 READ_CYCLES = 3
@@ -88,7 +88,7 @@ class Fifo(StreamProof):
         self.help("word", ~followed | (Array(words)[place] == item))
 
 
-class Blocks(StreamProof):
+class Blocks(StreamProof, ProofOf):
     """Base of the proofs about the blocks behind a port. Each rule that the port has to keep is a `promise`: assumed of
     a block by itself, shown of the port that it is in. A block is that at the path `at` of a design.
     """
@@ -195,10 +195,7 @@ class Blocks(StreamProof):
         A WRITE is entered only if there is room, the directory judges each once and in order, and takes only what is
         offered.
         """
-        layout = data.StructLayout(
-            {"valid": 1, "judged": 1, "accepted": 1, "fresh": 1, "begun": 1, "landing": 1, "summed": 1, "broken": 1}
-        )
-        self.runs = runs = [data.View(layout, design[f"{at}run_{i}"][: layout.size]) for i in range(RUNS)]
+        self.runs = runs = [data.View(write_run_layout(writer.shapes), design[f"{at}run_{i}"]) for i in range(RUNS)]
         tail, judge, head, lander = (design[f"{at}{name}"] for name in ("tail", "judge", "head", "lander"))
         unjudged = [run.valid & ~run.judged for run in runs]
         self.promise("start", ~writer.start | writer.room)
@@ -233,10 +230,6 @@ class Blocks(StreamProof):
 class Responses(Blocks):
     """The response stream of a Responder by itself."""
 
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
-
     def describe(self, m: Module) -> None:
         responder = Responder(self.config)
         design = self.design("responder", responder, driven=("boot_epoch",), clash=True)
@@ -247,10 +240,6 @@ class Responses(Blocks):
 class Asks(Blocks):
     """The questions of a MatchWalk by itself."""
 
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
-
     def describe(self, m: Module) -> None:
         walk = MatchWalk(self.config)
         self.of_walk(m, walk, self.design("walk", walk))
@@ -258,10 +247,6 @@ class Asks(Blocks):
 
 class Landings(Blocks):
     """The LANDs of a WriteEngine by itself."""
-
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
 
     def describe(self, m: Module) -> None:
         writer = WriteEngine(self.config, 0)
@@ -276,8 +261,8 @@ class Ports(Blocks):
     """
 
     def __init__(self, config: NodeConfig, port: int):
-        super().__init__()
-        self.config, self.port = config, port
+        super().__init__(config)
+        self.port = port
 
     def promise(self, name: str, condition: Value) -> None:
         self.check(f"promise_{name}", condition)

