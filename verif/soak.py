@@ -5,7 +5,7 @@ Used by: verif.test_lockstep, sw_driver.soak.
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvnode.models.spec import node_registers as registers
 from kvnode.models.spec.config import NodeConfig
@@ -22,31 +22,33 @@ DOWN_CYCLES = 40, 600
 
 @dataclass(frozen=True)
 class Round:
-    """What a round came to: operations compared, answers compared, messages lost with their ports, cycles."""
+    """What a round came to: operations compared, answers compared, messages lost with their ports, cycles; and what
+    has checked it.
+    """
 
     operations: int
     answers: int
     lost: int
     cycles: int
+    check: MessageCheck = field(compare=False, repr=False)
 
 
 def play(
     harness: Harness,
     seed: int,
     requests: int,
-    check: MessageCheck | None = None,
     checker: Callable[[NodeConfig, int], MessageCheck] = MessageCheck,
 ) -> Round:
     """One round from reset: random traffic, malformed messages among it, idle and backpressure, and in some rounds
     models that are retired, ports that go down, settings that change and slots that are found damaged.
 
     Raises golden.Difference or checkers.messages.WrongAnswer at the first thing that is not as in the golden model,
-    and the errors of the harness when something hangs. `check`: in place of one that this round makes, with `checker`.
+    and the errors of the harness when something hangs. `checker` makes what checks the answers, the round's `check`.
     """
     config, draw = harness.config, random.Random(seed)
     boot_epoch = draw.randrange(4)
     harness.reset(boot_epoch)
-    check = check or checker(config, boot_epoch)
+    check = checker(config, boot_epoch)
     traffic = Traffic(config, seed, keys=draw.choice((4, 24, 200)), malformed=draw.choice((0, 0.05, 0.3)))
     answers = lost = cycles = 0
     for _ in range(RUNS_PER_ROUND):
@@ -64,7 +66,7 @@ def play(
         answers += int((run.results["done"] == 1).sum())
         lost += int((run.results["done"] == 3).sum())
         cycles += run.cycles
-    return Round(check.lockstep.operations, answers, lost, cycles)
+    return Round(check.lockstep.operations, answers, lost, cycles, check)
 
 
 def _accesses(config: NodeConfig, draw: random.Random, cycles: int) -> list[Access]:

@@ -33,6 +33,7 @@ class Traffic:
 
     def __init__(self, config: NodeConfig, seed: int, *, keys: int = 24, malformed: float = 0.1, ports=None):
         self.config, self.random = config, random.Random(seed)
+        # By itself, so that what it adds moves nothing else of a seed.
         self._torn = random.Random(~seed)
         self.malformed = malformed
         self.ports = list(range(config.ports)) if ports is None else list(ports)

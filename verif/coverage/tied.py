@@ -28,15 +28,15 @@ def tied_nets(netlist: _nir.Netlist) -> set[_nir.Net]:
                 users[net].add(index)
                 if isinstance(cell, _nir.SyncWritePort):
                     users[net].update(readers[cell.memory])
-    todo, waiting = deque(range(len(netlist.cells))), set(range(len(netlist.cells)))
-    while todo:
-        index = todo.popleft()
+    pending, waiting = deque(range(len(netlist.cells))), set(range(len(netlist.cells)))
+    while pending:
+        index = pending.popleft()
         waiting.discard(index)
         for net, value in _outputs(netlist, index, values, writers):
             if value is not None and values.get(net) != value:
                 values[net] = value
                 for user in users[net] - waiting:
-                    todo.append(user)
+                    pending.append(user)
                     waiting.add(user)
     return {net for net, value in values.items() if value != MOVES}
 

@@ -107,8 +107,7 @@ class Harness:
     `fault`: a fault of `kvnode.rtl.elaborate` to put in. `waves`: a path; everything from reset on is written to it as
     VCD, unless `waves()` chooses other cycles. True builds a node that can write waves but does not until told so.
     `text`: Verilog with the node's ports, in place of the node. `coverage`: see `coverage()`. `trace_limit` bounds the
-    records kept until they are
-    taken. `optimise` and `progress` are those of `build.build`.
+    records kept until they are taken. `optimise` and `progress` are those of `build.build`.
 
     Runs are deterministic: the same resets, runs and options give the same cycles. So to see the cycles before an
     error, repeat the sequence in a harness with waves, with the window set.

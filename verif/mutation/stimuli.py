@@ -63,8 +63,8 @@ def traffic(seed: int, requests: int, registers_too: bool = True) -> Callable[[H
     """A round of verif.soak, and then what the registers say of it."""
 
     def trial(harness: Harness) -> None:
-        follower = Follower(harness.config, random.Random(seed).randrange(4))  # The boot epoch that `play` takes.
-        play(harness, seed, requests, follower)
+        follower = play(harness, seed, requests, Follower).check
+        assert isinstance(follower, Follower)
         check = RegisterCheck(harness, follower, random.Random(seed))
         check.write(registers.PORT_DOWN_ADDRESS, 0)
         check.wait(check.round_cycles())
