@@ -11,16 +11,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from kvnode.models.spec.crc import advance, crc32c, multiply, shift
+from kvnode.models.spec.timing import CRC_SHIFT_CYCLES
 
 from .ownership import By, Owned
 
 CRC_BITS = 32
-#: Cycles from a beat at a `CrcLane` to the CRC with it.
-CRC_LATENCY_CYCLES = 2
 #: Squaring so many times is the identity: P is x + 1 times an irreducible polynomial of degree 31.
-SQUARINGS = 31
-#: Cycles from the start of a `CrcShift` to its result: one loads, and each squaring takes one.
-CRC_SHIFT_CYCLES = 1 + SQUARINGS
+SQUARINGS = CRC_SHIFT_CYCLES - 1
 
 
 def linear(m: Module, name: str, function: Callable[[int], int], value) -> Signal:

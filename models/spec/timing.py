@@ -1,6 +1,6 @@
 """Timing of the node as arithmetic (ARCHITECTURE sections 2 and 16). All results are cycles.
 
-Used by: golden (the one place where order alone does not decide), rtl, benches.
+Used by: golden (the one place where order alone does not decide), bounds, rtl, benches.
 """
 
 #: Stages of the directory pipeline between an operation's issue and the stage that names it.
@@ -18,6 +18,16 @@ SWEEP_ROUND = 8
 
 #: Cycles from the issue of a beat's read until its place in the port's data FIFO can be given to another, at best.
 STORE_READ_CYCLES = 5
+
+
+#: Answers that a port has a place for: so many requests at most have been given to the directory and are unanswered.
+ANSWERS = 16
+#: READs, and WRITEs, of a port that move or wait to move.
+RUNS = 2
+#: Cycles from a beat of a WRITE to the CRC with it.
+CRC_LATENCY_CYCLES = 2
+#: Cycles to move the CRC of a member's part to where it lies in the block: one loads, and 31 squarings take one each.
+CRC_SHIFT_CYCLES = 32
 
 
 def owner_of_turn(cycle: int, ports: int) -> int:
@@ -38,3 +48,8 @@ def turn_wait_cycles(cycle: int, port: int, ports: int) -> int:
 def data_fifo_depth(ports: int) -> int:
     """Response data FIFO that never costs a turn: one lap of the banks and the latency of a read."""
     return ports + STORE_READ_CYCLES
+
+
+def payload_fifo_depth(ports: int) -> int:
+    """Beats of WRITEs that wait in a port for their bank, or for the directory to take the WRITE."""
+    return 4 * ports + 16

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import KIND_OF_OPCODE, Flag, Kind, Opcode, Status
 from kvnode.models.spec.requests import WITH_PORTS
+from kvnode.models.spec.timing import ANSWERS, RUNS, payload_fifo_depth
 
 from ..crc import CrcShift
 from ..layouts import MEMBERS_BITS, REQUEST_STRUCT, STATUS_BITS, Shapes, index_bits, one_of
@@ -14,9 +15,17 @@ from ..ownership import By, Owned
 from ..stream import Queue
 from .match_walk import MatchWalk
 from .request_check import HANDLE_STRUCT, Products, RequestCheck, products
-from .responder import DEPTH, Responder
+from .responder import Responder
 from .sessions import is_session_kind
-from .transfer import RUNS, ReadEngine, WriteEngine
+from .transfer import ReadEngine, WriteEngine
+
+
+def read_shape_layout(shapes: Shapes) -> data.StructLayout:
+    """What a READ in the directory wants: how its bytes lie, and how many they are."""
+    return data.StructLayout(
+        {"runs": 1, "partition": shapes.partition_bits, "run": shapes.beat_bits, "stride": shapes.beat_bits,
+         "total": shapes.beat_bits}
+    )  # fmt: skip
 
 
 class Port(wiring.Component):
@@ -84,7 +93,7 @@ class Port(wiring.Component):
         m.submodules.check = check = RequestCheck(config, self.port)
         m.submodules.reader = reader = ReadEngine(config, own)
         m.submodules.writer = writer = WriteEngine(config, own)
-        m.submodules.payload = payload = Queue(shapes.beat, 4 * config.ports + 16)
+        m.submodules.payload = payload = Queue(shapes.beat, payload_fifo_depth(config.ports))
         m.submodules.walk = walk = MatchWalk(config)
         m.submodules.responder = responder = Responder(config)
         m.submodules.shift = shift = CrcShift(beat_bytes, shapes.beat_bits)
@@ -151,11 +160,11 @@ class Port(wiring.Component):
             m.d.sync += in_body.eq(0)
 
         # Operations, in order: a landed WRITE first, then the message at hand.
-        outstanding = Signal(range(DEPTH + 1))
-        in_flight = Signal(range(DEPTH + 1))
+        outstanding = Signal(range(ANSWERS + 1))
+        in_flight = Signal(range(ANSWERS + 1))
         reads = Signal(range(RUNS + 1))
         read_room = reads != RUNS
-        response_room = outstanding != DEPTH
+        response_room = outstanding != ANSWERS
         op, handle = self.operation, data.View(HANDLE_STRUCT, header.digest)
         writes_slot = 0
         for hold in (writer.holds[i] for i in range(RUNS)):
@@ -283,11 +292,7 @@ class Port(wiring.Component):
             walk.clear.eq(match_answers),
         ]
 
-        # What the reads in flight want: how their bytes lie, and how many they are.
-        shape = data.StructLayout(
-            {"runs": 1, "partition": shapes.partition_bits, "run": shapes.beat_bits, "stride": shapes.beat_bits,
-             "total": shapes.beat_bits}
-        )  # fmt: skip
+        shape = read_shape_layout(shapes)
         read_shapes = [Signal(shape, name=f"read_shape_{i}") for i in range(RUNS)]
         asked_read, answered_read = Signal(), Signal()
         for i in range(RUNS):

@@ -7,16 +7,12 @@ from amaranth.lib.wiring import In, Out
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import ResponseFlag
 from kvnode.models.spec.messages import HANDLE, VERSION
-from kvnode.models.spec.timing import data_fifo_depth
+from kvnode.models.spec.timing import ANSWERS, data_fifo_depth
 
 from ..layouts import CRC_BITS, NUMBER_BITS, RESPONSE_STRUCT, STATUS_BITS, Shapes, index_bits, struct
 from ..memory import Ram
 from ..ownership import By, Owned
 from ..stream import Queue
-
-#: Answers that wait for their turn on the response stream; the port keeps a place for each before it issues the
-#: operation.
-DEPTH = 16
 
 
 def answer_layout(shapes: Shapes) -> data.StructLayout:
@@ -58,14 +54,14 @@ def match_handle_layout(shapes: Shapes) -> data.StructLayout:
 class Responder(wiring.Component):
     """Queues answers and sends each as a header, a READ's `length` beats right behind it.
 
-    Ports: `answer` and `landed` are entered with their valids and never refused: the port keeps at most DEPTH answers
+    Ports: `answer` and `landed` are entered with their valids and never refused: the port keeps at most ANSWERS answers
     outstanding. `left` marks an answer that goes out. `write_in` marks a WRITE message whose last beat is in: a refused
     WRITE is not answered before. `issue` takes a credit for a beat that the store was asked for, `credit` says that
     there is one; `data_valid`, `data` bring the beat. `rsp` is the response stream.
 
-    `wake` asks for a message with ResponseFlag.WAKE, which goes out between two answers. `handle` with `handle_valid`
-    is one of the handles of the next MATCH whose answer says `handles`; `drop_handles` forgets them; `handles_idle`
-    says that none is kept.
+    `wake` asks for a message with ResponseFlag.WAKE, which goes out between two answers, as an answer that is ready
+    goes between two of these. `handle` with `handle_valid` is one of the handles of the next MATCH whose answer says
+    `handles`; `drop_handles` forgets them; `handles_idle` says that none is kept.
 
     Used by: Port.
     """
@@ -100,12 +96,12 @@ class Responder(wiring.Component):
         m = Module()
         config, shapes, rsp = self.config, self.shapes, self.rsp
         data_bits, beat_log2 = shapes.data_bits, config.beat_bytes.bit_length() - 1
-        m.submodules.answers = answers = Queue(answer_layout(shapes), DEPTH)
-        m.submodules.landings = landings = Queue(landed_layout(shapes), DEPTH)
+        m.submodules.answers = answers = Queue(answer_layout(shapes), ANSWERS)
+        m.submodules.landings = landings = Queue(landed_layout(shapes), ANSWERS)
         m.submodules.beats = beats = Queue(data_bits, data_fifo_depth(config.ports))
         credits = Signal(range(beats.depth + 1), init=beats.depth)
         # Those answered later, and one whose body came in before there was a place for its answer.
-        writes_in = Signal(range(DEPTH + 2))
+        writes_in = Signal(range(ANSWERS + 2))
         out, land = answers.o, landings.o
         m.d.comb += [
             answers.i.valid.eq(self.answer_valid),
@@ -159,6 +155,7 @@ class Responder(wiring.Component):
         padded = Cat(chosen, Const(0, header_beats * data_bits - RESPONSE_STRUCT.size + 1))
         handle_beat = self._handles(m, in_handles)
         moves = rsp.valid & rsp.ready
+        answers_now = out.valid & (~out.p.write | (writes_in != 0)) & (~out.p.waits | land.valid)
         with m.If(in_data):
             m.d.comb += [
                 rsp.valid.eq(beats.o.valid),
@@ -178,10 +175,9 @@ class Responder(wiring.Component):
                 m.d.sync += in_handles.eq(0)
         with m.Else():
             final = header_beat == header_beats - 1
-            ready_to_go = (~out.p.write | (writes_in != 0)) & (~out.p.waits | land.valid)
             follows = ~waking & (out.p.data | out.p.handles)
             m.d.comb += [
-                rsp.valid.eq(waking | out.valid & ready_to_go),
+                rsp.valid.eq(waking | answers_now),
                 rsp.p.last.eq(rsp.valid & final & ~follows),
             ]
             with m.If(rsp.valid):
@@ -197,9 +193,9 @@ class Responder(wiring.Component):
                         in_handles.eq(out.p.handles),
                         remaining.eq(out.p.length),
                     ]
-        # Between two messages: nothing is offered, or the last beat of one goes.
+        # Between two messages: nothing is offered, or the last beat of one goes. An answer goes between two wakes.
         between = Mux(rsp.valid, rsp.ready & rsp.p.last, ~in_data & ~in_handles & (header_beat == 0))
-        begins_wake = (wake_pending | self.wake) & between
+        begins_wake = (wake_pending | self.wake) & between & ~(waking & answers_now)
         m.d.sync += wake_pending.eq((wake_pending | self.wake) & ~begins_wake)
         with m.If(begins_wake):
             m.d.sync += waking.eq(1)
@@ -212,7 +208,8 @@ class Responder(wiring.Component):
         layout = match_handle_layout(shapes)
         depth = config.max_match_digests
         m.submodules.handles = ram = Ram(layout.size, depth)
-        written, taken = Signal(range(depth + 1)), Signal(range(depth + 1))
+        written = Signal(range(depth + 1))
+        taken = Signal(range(depth + 1))
         m.d.comb += [
             self.handles_idle.eq(written == 0),
             ram.write_enable.eq(self.handle_valid),

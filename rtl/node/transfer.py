@@ -5,13 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from kvnode.models.spec.config import NodeConfig
+from kvnode.models.spec.timing import CRC_LATENCY_CYCLES, RUNS
 
-from ..crc import CRC_BITS, CRC_LATENCY_CYCLES, CrcLane
+from ..crc import CRC_BITS, CrcLane
 from ..layouts import MEMBER_BITS, Shapes, index_bits
 from ..ownership import By, Owned
-
-#: Runs of each direction that a port has accepted at a time: one moving, one waiting behind it.
-RUNS = 2
 
 
 def bank_row(config: NodeConfig, partition, slot, beat):
@@ -25,6 +23,23 @@ def bank_row(config: NodeConfig, partition, slot, beat):
     lap_bits = index_bits(config.ports)
     row = beat[lap_bits : lap_bits + (config.bank_rows_per_block - 1).bit_length()]
     return (base | (slot & mask)) * config.bank_rows_per_block + row
+
+
+def read_run_layout(shapes: Shapes) -> data.StructLayout:
+    """A READ that moves: where it is in its run of `left` more beats, and how many are to go in all."""
+    return data.StructLayout(
+        {
+            "valid": 1,
+            "partition": shapes.partition_bits,
+            "slot": shapes.slot_bits,
+            "beat": shapes.beat_bits,
+            "count": shapes.beat_bits,
+            "first": shapes.beat_bits,
+            "left": shapes.beat_bits,
+            "run": shapes.beat_bits,
+            "stride": shapes.beat_bits,
+        }
+    )
 
 
 class ReadEngine(wiring.Component):
@@ -68,19 +83,7 @@ class ReadEngine(wiring.Component):
         m = Module()
         shapes = self.shapes
         beat_bits = shapes.beat_bits
-        run_layout = data.StructLayout(
-            {
-                "valid": 1,
-                "partition": shapes.partition_bits,
-                "slot": shapes.slot_bits,
-                "beat": beat_bits,
-                "count": beat_bits,
-                "first": beat_bits,
-                "left": beat_bits,
-                "run": beat_bits,
-                "stride": beat_bits,
-            }
-        )
+        run_layout = read_run_layout(shapes)
         runs = [Signal(run_layout, name=f"run_{i}") for i in range(RUNS)]
         head = Signal()
         tail = Signal()

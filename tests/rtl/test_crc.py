@@ -6,7 +6,8 @@ import pytest
 from amaranth.sim import Simulator
 
 from kvnode.models.spec.crc import crc32c, shift
-from kvnode.rtl.crc import CRC_LATENCY_CYCLES, CRC_SHIFT_CYCLES, CrcLane, CrcShift
+from kvnode.models.spec.timing import CRC_LATENCY_CYCLES, CRC_SHIFT_CYCLES
+from kvnode.rtl.crc import CrcLane, CrcShift
 
 CYCLES = 120
 PERIOD_S = 1e-6

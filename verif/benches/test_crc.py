@@ -8,7 +8,8 @@ from collections import deque
 import google_crc32c
 import pytest
 
-from kvnode.rtl.crc import CRC_LATENCY_CYCLES, CRC_SHIFT_CYCLES, CrcLane, CrcShift
+from kvnode.models.spec.timing import CRC_LATENCY_CYCLES, CRC_SHIFT_CYCLES
+from kvnode.rtl.crc import CrcLane, CrcShift
 from kvnode.verif.agents.bench import Bench, bench_test
 from kvnode.verif.agents.together import Together
 from kvnode.verif.runner import run_bench

@@ -10,9 +10,9 @@ import pytest
 
 from kvnode.models.spec.enums import ResponseFlag, Status
 from kvnode.models.spec.messages import HANDLE, RESPONSE, VERSION
-from kvnode.models.spec.timing import data_fifo_depth
+from kvnode.models.spec.timing import ANSWERS, data_fifo_depth
 from kvnode.rtl.layouts import Shapes
-from kvnode.rtl.node.responder import DEPTH, Responder, answer_layout, landed_layout, match_handle_layout
+from kvnode.rtl.node.responder import Responder, answer_layout, landed_layout, match_handle_layout
 from kvnode.verif.agents.bench import Bench, bench_test
 from kvnode.verif.agents.fields import Fields
 from kvnode.verif.agents.stream import Sink, pattern
@@ -25,6 +25,7 @@ CYCLES = 6000
 DRAIN_CYCLES = 20_000
 HOLD_CYCLES = 400
 SPELL_CYCLES = 100
+CROWD_CYCLES = 150
 STUCK_CYCLES = 30
 #: From the issue of a beat to its data.
 READ_CYCLES = 3
@@ -94,7 +95,7 @@ class Answers:
         self.spell = self.spell_cycles = self.stuck_cycles = 0
         self.seen = dict.fromkeys(
             ("plain", "refused", "landed", "lost", "read", "match", "dropped", "full", "no credit", "no end", "no land",
-             "wake", "wake waits"), 0
+             "wake", "wake waits", "wake yields"), 0
         )  # fmt: skip
         bench.add(self)
 
@@ -159,6 +160,13 @@ class Answers:
                    for i in range(len(words))]  # fmt: skip
         return deque(zip(words, fetched))
 
+    def answers_now(self):
+        """Whether there is an answer in front that lacks nothing."""
+        if not self.entered:
+            return False
+        message = self.entered[0]
+        return not (message.fields["write"] and not self.writes_in or message.landed is not None and not self.landed)
+
     def beat(self):
         """(data, last) of the beat that must stand on the response stream now, or None."""
         if self.remaining:
@@ -172,13 +180,10 @@ class Answers:
         if not self.entered:
             return None
         message = self.entered[0]
-        if message.fields["write"] and not self.writes_in:
-            self.seen["no end"] += 1
-            self.stuck_cycles += self.spell == 2
-            return None
-        if message.landed is not None and not self.landed:
-            self.seen["no land"] += 1
-            self.stuck_cycles += self.spell == 0
+        if not self.answers_now():
+            lacks_end = message.fields["write"] and not self.writes_in
+            self.seen["no end" if lacks_end else "no land"] += 1
+            self.stuck_cycles += self.spell == (2 if lacks_end else 0)
             return None
         header = self.header(message)
         follows = message.fields["data"] or message.fields["handles"]
@@ -199,6 +204,7 @@ class Answers:
         ends_header = moves and not in_payload and self.position == self.config.response_beats - 1
         assert pins["left"].value == (ends_header and not self.waking), at
         between = moves and beat[1] if beat is not None else not in_payload and self.position == 0
+        yields = bool(between and self.waking and self.answers_now())
         self.handle_gap += bool(self.handle_beats) and beat is None
         if ends_header and self.waking:
             self.position, self.waking = 0, False
@@ -216,10 +222,11 @@ class Answers:
                 self.kept.clear()
         elif moves:
             self.position += 1
-        # A wake goes when no message is under way, and several that wait are one.
-        wanted = self.wake_pending or self.wake
-        self.wake_pending = wanted and not between
-        self.waking |= bool(wanted and between)
+        # A wake goes when no message is under way and, behind another wake, no answer can; several that wait are one.
+        wanted, goes = self.wake_pending or self.wake, between and not yields
+        self.wake_pending = wanted and not goes
+        self.waking |= bool(wanted and goes)
+        self.seen["wake yields"] += wanted and yields
         self.seen["wake waits"] += self.wake_pending
         # What was driven for this cycle stands there in the next.
         if self.answer:
@@ -240,7 +247,7 @@ class Answers:
         if self.word is not None:
             self.words.append(self.word)
         assert len(self.words) <= self.places, at
-        self.seen["full"] += len(self.entered) == DEPTH
+        self.seen["full"] += len(self.entered) == ANSWERS
         self.seen["no credit"] += self.credits == 0
 
     def _leave(self):
@@ -273,7 +280,7 @@ class Answers:
     def drive(self):
         rng, pins = self.rng, self.pins
         # Behind the answers that a port keeps places for stands one message more, with all its beats in.
-        while self.planning and self.planned <= self.left + DEPTH:
+        while self.planning and self.planned <= self.left + ANSWERS:
             self.plan()
         self.answer = self.landing = self.handle = None
         lands_come, ends_come = self._spell()
@@ -288,9 +295,10 @@ class Answers:
             if (first.entered_handles or not self.kept) and not self.no_handle():
                 self.handle = first.handles[first.entered_handles]
                 first.entered_handles += 1
-        elif first and len(self.entered) < DEPTH and not self.no_answer():
+        elif first and len(self.entered) < ANSWERS and not self.no_answer():
             self.answer = self.unanswered.popleft()
-        self.wake = self.planning and rng.randrange(30) == 0
+        # Now and then so many that an answer would never have its turn.
+        self.wake = self.planning and rng.randrange(2 if self.bench.cycle // CROWD_CYCLES % 8 == 3 else 30) == 0
         self.issue = bool(self.unread) and self.credits > 0 and not self.no_bank()
         if self.issue:
             self.unread.popleft()
@@ -344,11 +352,11 @@ async def answers_in_order_and_nothing_else(dut):
     for answers in everything:
         # Nothing but refused WRITEs, every one of them in, also the one that has no place yet.
         answers.hold = True
-        for _ in range(DEPTH + 1):
+        for _ in range(ANSWERS + 1):
             answers.plan("refused")
     await hold(bench)
     for answers in everything:
-        assert answers.writes_in == len(answers.entered) + 1 == DEPTH + 1, answers.name
+        assert answers.writes_in == len(answers.entered) + 1 == ANSWERS + 1, answers.name
         answers.hold = False
     await drain(bench, everything)
     fewest = 3 if "most" in (bench.parameters["pace"], bench.parameters["backpressure"]) else 8

@@ -5,9 +5,9 @@ from collections import Counter, deque
 import google_crc32c
 import pytest
 
-from kvnode.rtl.crc import CRC_LATENCY_CYCLES
+from kvnode.models.spec.timing import CRC_LATENCY_CYCLES, RUNS
 from kvnode.rtl.layouts import Shapes
-from kvnode.rtl.node.transfer import RUNS, ReadEngine, WriteEngine
+from kvnode.rtl.node.transfer import ReadEngine, WriteEngine
 from kvnode.verif.agents.bench import Bench, bench_test
 from kvnode.verif.agents.fields import Fields
 from kvnode.verif.agents.stream import Source, pattern

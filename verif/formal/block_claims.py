@@ -477,7 +477,7 @@ PROPERTIES = [
             Fault(
                 "no place is kept for an answer",
                 "kvnode.rtl.node.port",
-                "response_room = outstanding != DEPTH",
+                "response_room = outstanding != ANSWERS",
                 "response_room = outstanding == outstanding",
             ),
             Fault(
@@ -485,6 +485,29 @@ PROPERTIES = [
                 "kvnode.rtl.node.port",
                 "may_ask = response_room & (~locks | ~walk.first | responder.handles_idle)",
                 "may_ask = response_room",
+            ),
+        ),
+    ),
+    Property(
+        name="answers/bound",
+        claim="every message that a port has taken is answered, in as many cycles at most as models.spec.bounds says, "
+        "while the beats of answers are taken as they come",
+        proof=proof_of("answers", "Answers", 1),
+        fast=False,
+        method=Method.STEP,
+        cover_depth=44,
+        faults=(
+            Fault(
+                "wakes go in front of an answer for ever",
+                "kvnode.rtl.node.responder",
+                "between & ~(waking & answers_now)",
+                "between",
+            ),
+            Fault(
+                "a WRITE that was refused stays in the writer",
+                "kvnode.rtl.node.transfer",
+                "left = self.land_taken | landing.valid & landing.landing & ~landing.accepted",
+                "left = self.land_taken",
             ),
         ),
     ),

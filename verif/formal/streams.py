@@ -8,12 +8,12 @@ from amaranth.lib import data
 
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Flag, Kind, Opcode, Status
-from kvnode.models.spec.timing import STATE_COMMIT_STAGE
+from kvnode.models.spec.timing import ANSWERS, RUNS, STATE_COMMIT_STAGE
 from kvnode.rtl.layouts import REQUEST_STRUCT, one_of
 from kvnode.rtl.node.match_walk import MatchWalk
 from kvnode.rtl.node.port import Port
-from kvnode.rtl.node.responder import DEPTH, Responder, answer_layout
-from kvnode.rtl.node.transfer import RUNS, WriteEngine, write_run_layout
+from kvnode.rtl.node.responder import Responder, answer_layout
+from kvnode.rtl.node.transfer import WriteEngine, write_run_layout
 from kvnode.rtl.stream import Queue
 
 from .contracts import well_formed
@@ -99,9 +99,9 @@ class Blocks(StreamProof, ProofOf):
     def of_responder(self, m: Module, config: NodeConfig, responder: Responder, design: Design, at: str = "") -> None:
         """The response stream, and queues that never refuse what the port gives them.
 
-        The port keeps at most DEPTH answers and as many landings outstanding, and one message more than that whose body
-        is in; a beat arrives READ_CYCLES after it was issued, which takes a credit; handles are brought or dropped only
-        when none are still to go out, and an answer announces handles only if some were brought.
+        The port keeps at most ANSWERS answers and as many landings outstanding, and one message more than that whose
+        body is in; a beat arrives READ_CYCLES after it was issued, which takes a credit; handles are brought or dropped
+        only when none are still to go out, and an answer announces handles only if some were brought.
         """
         rsp, answer = responder.rsp, responder.answer
         self.stable(m, "rsp", rsp.valid, rsp.ready, rsp.p)
@@ -113,9 +113,9 @@ class Blocks(StreamProof, ProofOf):
         answers, landings, beats = (design[f"{at}{name}.fifo.level"] for name in queues)
         for name in queues:
             self.inside(design, f"{at}{name}.fifo", depths[name])
-        self.promise("answers", ~responder.answer_valid | (answers < DEPTH))
-        self.promise("landings", ~responder.landed_valid | (landings < DEPTH))
-        self.promise("bodies", ~responder.write_in | (design[f"{at}writes_in"] <= DEPTH))
+        self.promise("answers", ~responder.answer_valid | (answers < ANSWERS))
+        self.promise("landings", ~responder.landed_valid | (landings < ANSWERS))
+        self.promise("bodies", ~responder.write_in | (design[f"{at}writes_in"] <= ANSWERS))
 
         # The beats of reads.
         self.promise("credit", ~responder.issue | responder.credit)
@@ -126,8 +126,8 @@ class Blocks(StreamProof, ProofOf):
         on_their_way = sum(coming[i] for i in range(READ_CYCLES))
         self.help("credits", design[f"{at}credits"] + on_their_way + beats == depths["beats"])
 
-        # Handles; the RTL's `written` has no name.
-        in_handles, in_data, written = (design[f"{at}{name}"] for name in ("in_handles", "in_data", "$signal"))
+        # Handles.
+        in_handles, in_data, written = (design[f"{at}{name}"] for name in ("in_handles", "in_data", "written"))
         self.owed = owed = Signal()
         announced = responder.answer_valid & answer.handles
         with m.If(announced):
@@ -144,7 +144,7 @@ class Blocks(StreamProof, ProofOf):
         self.help("either", ~(in_handles & in_data))
         layout, consume = answer_layout(responder.shapes), design[f"{at}answers.fifo.consume"]
         self.words = [data.View(layout, word) for word in design.rows(f"{at}answers.fifo.storage")]
-        self.queued = [(place - consume)[: len(consume)] < answers for place in range(DEPTH)]
+        self.queued = [(place - consume)[: len(consume)] < answers for place in range(ANSWERS)]
         announces = [self.queued[i] & word.handles for i, word in enumerate(self.words)]
         for i, word in enumerate(self.words):
             alone = owed & ~in_handles & ~Cat(announces[:i]).any()
@@ -260,6 +260,9 @@ class Ports(Blocks):
     taken; beats of the store come READ_CYCLES after they were asked for. What the results say is free.
     """
 
+    CUT: tuple[str, ...] = ("shift", "writer.lane")
+    DRIVEN: tuple[str, ...] = ("boot_epoch", "result_valid", "data_valid")
+
     def __init__(self, config: NodeConfig, port: int):
         super().__init__(config)
         self.port = port
@@ -268,9 +271,8 @@ class Ports(Blocks):
         self.check(f"promise_{name}", condition)
 
     def describe(self, m: Module) -> None:
-        port = Port(self.config, self.port)
-        driven = ("boot_epoch", "result_valid", "data_valid")
-        design = self.design("port", port, ("shift", "writer.lane"), driven, clash=True)
+        self.rtl = port = Port(self.config, self.port)
+        self.inner = design = self.design("port", port, self.CUT, self.DRIVEN, clash=True)
         m.d.comb += port.boot_epoch.eq(self.chosen("boot", len(port.boot_epoch)))
         self.assume("taken", ~port.taken | port.valid)
         responder, writer, walk = (design.parts[name].component for name in ("responder", "writer", "walk"))
@@ -280,7 +282,7 @@ class Ports(Blocks):
 
         # What is in the directory.
         entering = data.StructLayout({"valid": 1, "kind": len(port.operation.kind)})
-        stages = [Signal(entering, name=f"stage_{k}") for k in range(1, RESULT_CYCLES + 1)]
+        self.stages = stages = [Signal(entering, name=f"stage_{k}") for k in range(1, RESULT_CYCLES + 1)]
         m.d.sync += [stages[0].valid.eq(port.taken), stages[0].kind.eq(port.operation.kind)]
         m.d.sync += [later.eq(earlier) for earlier, later in zip(stages, stages[1:])]
         m.d.comb += port.result_valid.eq(stages[-1].valid)
@@ -298,7 +300,7 @@ class Ports(Blocks):
         # What is counted.
         answers, landings = design["responder.answers.fifo.level"], design["responder.landings.fifo.level"]
         outstanding, in_flight = design["outstanding"], design["in_flight"]
-        self.check("outstanding", outstanding <= DEPTH)
+        self.check("outstanding", outstanding <= ANSWERS)
         self.help("in_flight", in_flight == inside(Kind.MATCH, Kind.LAND, but=True))
         self.help("answers_and_flights", outstanding == in_flight + answers)
         waiting = sum(queued & word.waits for queued, word in zip(self.queued, self.words))
@@ -343,7 +345,7 @@ class Ports(Blocks):
         self.help("matches", issued == back + inside(Kind.MATCH))
         locks = header.flags & int(Flag.LEASE)
         leases = is_match & in_body & (locks != 0) & (issued != 0)
-        written = design["responder.$signal"]
+        written = design["responder.written"]
         self.help("own_handles", ~leases | (~self.owed & (written == walk.hits)))
         self.help("no_own_handles", leases | self.owed | (written == 0))
         self.help("first_hits", (issued != 0) | (walk.hits == 0))

@@ -134,7 +134,7 @@ def netlist_of(config: NodeConfig, root: Path) -> Netlist:
     text = _rtlil(config)
     script = PREPARE.format(top=TOP)
     key = hashlib.sha256("\0".join([text, RAM_VERILOG, script]).encode()).hexdigest()[:16]
-    folder = root / key
+    folder = root.resolve() / key
     if not (folder / "prepared.il").exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "source.il").write_text(text)

@@ -24,6 +24,7 @@ from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES, turn_wait_cycles
 from kvnode.rtl.node.management import DOWN_CYCLES
 from kvnode.sw_driver.batch import BatchBuilder
 
+from ..directed import ROUNDS, Round
 from ..harness.harness import Access, Done, Harness, Manner, MannerlyAccess
 from ..isolation import LOADS, pairs
 from ..leaks import Leaks
@@ -32,7 +33,7 @@ from ..traffic import Traffic
 from .follow import Follower
 from .registers import RegisterCheck
 
-__all__ = ["FAST", "LONG", "STRONG", "Trial", "dirty"]
+__all__ = ["FAST", "STRONG", "Trial", "dirty"]
 
 Trial = tuple[str, Callable[[Harness], None]]
 #: Cycles from the last beat of a header to the first of its answer, beside those of the directory and the wait for the
@@ -479,15 +480,13 @@ def long_session(harness: Harness, numbers: int = 530) -> None:
         raise Leaked("the session did not come on")
 
 
-def old_age(harness: Harness, cycles: int = 540_000) -> None:
-    """Traffic when so many cycles have passed that the node's clock has come round."""
-    check = _fresh(harness, 4)
-    for seed in range(2):
-        batch, payload = Traffic(harness.config, 80 + seed, malformed=0).batch(600)
-        run = harness.run(batch, payload, max_cycles=400 * len(batch), seed=seed, backpressure=0.1)
-        check.follower.check(batch, payload, run)
-        check.wait(cycles // 2)
-        check.check_held()
+def directed(play: Round) -> Callable[[Harness], None]:
+    """A round of verif.directed."""
+
+    def trial(harness: Harness) -> None:
+        play(harness, Follower)
+
+    return trial
 
 
 def _fresh(harness: Harness, boot_epoch: int, traffic_seed: int | None = None) -> RegisterCheck:
@@ -533,13 +532,8 @@ STRONG: tuple[Trial, ...] = (
     ("traffic 2", traffic(2, 1500)),
     ("long session", long_session),
     ("traffic 3", traffic(3, 2000)),
-    ("isolation", isolation(range(1, 2), ("flood", "ports that go down"))),
-    ("traffic 4", traffic(4, 2000)),
-)
-#: Minutes for each mutant; the unmutated node must live through them too.
-LONG: tuple[Trial, ...] = (
     ("leaks", leaks),
-    ("isolation at length", isolation(range(2), tuple(LOADS)[1:])),
-    *((f"traffic {seed}", traffic(seed, 3000)) for seed in range(5, 13)),
-    ("old age", old_age),
+    ("isolation", isolation(range(2), tuple(LOADS)[1:])),
+    *((f"directed: {name.replace('_', ' ')}", directed(play)) for name, play in ROUNDS.items()),
+    *((f"traffic {seed}", traffic(seed, 3000)) for seed in range(4, 13)),
 )
