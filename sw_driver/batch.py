@@ -10,12 +10,11 @@ from kvnode.models.golden.crc import crc32c
 from kvnode.models.spec.batch import BATCH_DTYPE
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Flag, Opcode
-from kvnode.models.spec.messages import VERSION
+from kvnode.models.spec.messages import DIGEST_BYTES, VERSION
 from kvnode.models.spec.requests import BY_HANDLE_ONLY
 
 from .transport import Batch
 
-DIGEST_BYTES = 32
 _NO_DIGEST = bytes(DIGEST_BYTES)
 
 #: Class of a block of no special kind.

@@ -9,12 +9,12 @@ from typing import Any, Literal, NamedTuple, overload
 
 from kvnode.models.golden.crc import crc32c
 from kvnode.models.spec.enums import MOONCAKE_ERRORS, Opcode, ResponseFlag, Status
-from kvnode.models.spec.messages import HANDLE, SESSION_ARGUMENTS
+from kvnode.models.spec.messages import DIGEST_BYTES, HANDLE, SESSION_ARGUMENTS
 from kvnode.models.spec.requests import BY_HANDLE_ONLY, BY_KEY, MAX_MEMBERS
 from kvnode.models.spec.sessions import WINDOW
 from kvnode.models.spec.timing import FILL_ROW_RELEASE_CYCLES
 
-from .batch import DIGEST_BYTES, NORMAL_CLASS, BatchBuilder, Place
+from .batch import NORMAL_CLASS, BatchBuilder, Place
 from .errors import DeadlineExpired, KvError, error_of
 from .transport import RunResult, Transport, cycle_bound
 

@@ -1,12 +1,12 @@
 """In how many cycles a request is answered, at most (ARCHITECTURE section 12: every command ends in bounded time).
 
-Used by: verif.formal.answers, which proves it of the RTL; verif.checkers.
+Used by: verif.formal.answers, which proves it of the RTL.
 """
 
 from dataclasses import dataclass
 
 from .config import NodeConfig
-from .messages import HANDLE
+from .messages import DIGEST_BYTES, HANDLE
 from .timing import (
     ANSWERS,
     CRC_LATENCY_CYCLES,
@@ -16,8 +16,6 @@ from .timing import (
     STORE_READ_CYCLES,
     payload_fifo_depth,
 )
-
-DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from .layout import Layout
 
 VERSION = 1
 
+#: A digest on the wire, of however many bits it is in a node.
+DIGEST_BYTES = 32
+
 #: Numbers of sessions and leases on the wire: 0 is none, others have this bit, a generation, and a row below it.
 NUMBERED = 1 << 31
 

@@ -19,7 +19,6 @@ SWEEP_ROUND = 8
 #: Cycles from the issue of a beat's read until its place in the port's data FIFO can be given to another, at best.
 STORE_READ_CYCLES = 5
 
-
 #: Answers that a port has a place for: so many requests at most have been given to the directory and are unanswered.
 ANSWERS = 16
 #: READs, and WRITEs, of a port that move or wait to move.

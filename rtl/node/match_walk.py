@@ -6,11 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Status
+from kvnode.models.spec.messages import DIGEST_BYTES
 
 from ..layouts import STATUS_BITS, Shapes, index_bits
 from ..ownership import By, Owned
-
-DIGEST_BYTES = 32
 
 
 class MatchWalk(wiring.Component):

@@ -14,14 +14,21 @@ from amaranth.lib import data
 from kvnode.models.spec.bounds import answer_bound_cycles, service
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Kind, Opcode, Status
-from kvnode.models.spec.timing import ANSWERS, CRC_LATENCY_CYCLES, CRC_SHIFT_CYCLES, RUNS, payload_fifo_depth
+from kvnode.models.spec.timing import (
+    ANSWERS,
+    CRC_LATENCY_CYCLES,
+    CRC_SHIFT_CYCLES,
+    DIRECTORY_LATENCY_CYCLES,
+    RUNS,
+    payload_fifo_depth,
+)
 from kvnode.rtl.layouts import REQUEST_STRUCT, Shapes, one_of
 from kvnode.rtl.node.port import read_shape_layout
 from kvnode.rtl.node.request_check import HANDLE_STRUCT, Products
 from kvnode.rtl.node.transfer import read_run_layout
 
 from .design import FREE
-from .streams import READ_CYCLES, RESULT_CYCLES, Ports
+from .streams import READ_CYCLES, Ports
 
 
 def total(values) -> Value:
@@ -32,10 +39,9 @@ def total(values) -> Value:
     return result
 
 
-def most(*values: Value) -> Value:
-    """The greatest of some values."""
-    first, *rest = values
-    return Mux(first < most(*rest), most(*rest), first) if rest else first
+def is_answered(kind: Value) -> Value:
+    """Whether an operation of this kind is answered by itself: MATCHes are together, and a LAND with its WRITE."""
+    return ~one_of(kind, (Kind.MATCH, Kind.LAND))
 
 
 class Answers(Ports):
@@ -64,6 +70,7 @@ class Answers(Ports):
         (super().check if self.known else self.assume)(name, condition)
 
     def cover(self, name: str, condition: Value) -> None:
+        """`Ports` has its own."""
         if self.known:
             super().cover(name, condition)
 
@@ -87,33 +94,31 @@ class Answers(Ports):
         self.header = header = data.View(REQUEST_STRUCT, of["current"][: REQUEST_STRUCT.size])
         good = of["status"] == Status.OK
         self.is_match, self.is_write = good & (header.opcode == Opcode.MATCH), good & (header.opcode == Opcode.WRITE)
-        self.pending, self.in_body, self.full = of["pending"], of["in_body"], of["full"]
-        self.help("full_behind", ~self.full | self.pending)
-        self.level = of["responder.answers.fifo.level"]
-        self.front = Array(self.words)[of["responder.answers.fifo.consume"]]
+        self.pending, self.in_body, full = of["pending"], of["in_body"], of["full"]
+        self.help("full_behind", ~full | self.pending)
+        # A WRITE that has been given to the directory before all of it was in.
+        self.open_write = self.in_body & ~self.pending
+        self.level, self.consume = (of[f"responder.answers.fifo.{name}"] for name in ("level", "consume"))
+        self.front = Array(self.words)[self.consume]
         self.of_reads(m, good)
         self.of_payload(m)
 
         # The oldest message, and what it takes.
         in_data, in_handles = of["responder.in_data"], of["responder.in_handles"]
         body, outstanding = in_data | in_handles, of["outstanding"]
-        open_write = self.in_body & ~self.pending
         match_is_in = self.is_match & of["walk.ended"]
         at_hand = self.pending & (~self.in_body | match_is_in)
-        behind = self.full & ~of["collected"][-1]
-        whole = self.number(m, "whole", body + outstanding - open_write + at_hand + behind, 8)
-        self.help("open_write", ~open_write | ((outstanding != 0) & self.is_write))
-        consume = of["responder.answers.fifo.consume"]
-        last = Array(self.words)[(consume + self.level - 1)[: len(consume)]]
+        behind = full & ~of["collected"][-1]
+        whole = self.number(m, "whole", body + outstanding - self.open_write + at_hand + behind, 8)
+        self.help("open_write", ~self.open_write | ((outstanding != 0) & self.is_write))
+        last = Array(self.words)[(self.consume + self.level - 1)[: len(self.consume)]]
         open_run = Array(self.runs)[~of["writer.tail"]]
         judged = open_run.judged & (open_run.accepted == last.waits)
-        self.help("open_write_is_judged", ~open_write | (of["in_flight"] != 0) | judged)
+        self.help("open_write_is_judged", ~self.open_write | (of["in_flight"] != 0) | judged)
         youngest = last.write
         for stage in reversed(self.stages):
-            youngest = Mux(
-                stage.valid & ~one_of(stage.kind, (Kind.MATCH, Kind.LAND)), stage.kind == Kind.WRITE, youngest
-            )
-        self.help("open_write_is_youngest", ~open_write | youngest)
+            youngest = Mux(stage.valid & is_answered(stage.kind), stage.kind == Kind.WRITE, youngest)
+        self.help("open_write_is_youngest", ~self.open_write | youngest)
         self.help("ended", ~of["walk.ended"] | (self.in_body & self.is_match))
         rank = Signal(16)
         with m.If(in_data):
@@ -121,10 +126,10 @@ class Answers(Ports):
         with m.Elif(in_handles):
             m.d.comb += rank.eq(self.handles_rank())
         with m.Elif(self.level != 0):
-            m.d.comb += rank.eq(self.queued_rank(m))
+            m.d.comb += rank.eq(self.queued_rank())
         with m.Elif(outstanding != 0):
-            age = self.oldest(lambda kind: ~one_of(kind, (Kind.MATCH, Kind.LAND)))
-            m.d.comb += rank.eq(RESULT_CYCLES + 1 - age + bound.rest)
+            age = self.oldest(is_answered)
+            m.d.comb += rank.eq(DIRECTORY_LATENCY_CYCLES + 1 - age + bound.rest)
         with m.Elif(self.is_match):
             m.d.comb += rank.eq(self.match_rank())
         with m.Else():
@@ -191,7 +196,7 @@ class Answers(Ports):
         announced, delivered = Signal(16), Signal(16)
         marks = [Signal(16, name=f"mark_{i}") for i in range(ANSWERS)]
         responder, rsp = of.parts["responder"].component, self.rtl.rsp
-        consume, produce = (of[f"responder.answers.fifo.{name}"] for name in ("consume", "produce"))
+        produce = of["responder.answers.fifo.produce"]
         m.d.sync += delivered.eq(delivered + (in_data & rsp.valid & rsp.ready))
         with m.If(responder.answer_valid):
             m.d.sync += announced.eq(announced + Mux(responder.answer.data, responder.answer.length, 0))
@@ -205,7 +210,7 @@ class Answers(Ports):
         self.help("beats_all", (self.level != 0) | (owed == going))
         for i, (queued, word, mark) in enumerate(zip(self.queued, self.words, marks)):
             length, following = Mux(word.data, word.length, 0), (i + 1) % ANSWERS
-            place = self.number(m, f"answer_place_{i}", (i - consume)[: len(consume)], 8)
+            place = self.number(m, f"answer_place_{i}", (i - self.consume)[: len(self.consume)], 8)
             since = self.number(m, f"since_{i}", announced - mark)
             self.help(f"mark_first_{i}", ~queued | (place != 0) | (mark == (delivered + going)[:16]))
             after = Mux(self.queued[following] & (place + 1 < self.level), marks[following], announced)
@@ -239,12 +244,12 @@ class Answers(Ports):
         self.help("waiting", (self.pending & self.is_write) | (waiting == 0))
         is_in = []
         for i in range(RUNS):
-            is_in.append(~(self.in_body & ~self.pending & (tail != i)))
+            is_in.append(~(self.open_write & (tail != i)))
             self.help(f"held_{i}", valid[i] | (held[i] == 0))
             self.help(f"last_{i}", ~valid[i] | ~is_in[i] | (held[i] != 0))
         self.help("last_at_hand", ~(self.pending & self.is_write) | self.in_body | (waiting != 0))
         open_run = Array(run.valid for run in self.runs)[~tail] & ~Array(run.landing for run in self.runs)[~tail]
-        self.help("open_run", ~(self.in_body & ~self.pending) | open_run)
+        self.help("open_run", ~self.open_write | open_run)
         # Where the last ones are.
         first, second = Array(held)[head], Array(held)[~head]
         ends = [
@@ -281,7 +286,7 @@ class Answers(Ports):
         to_fetch = written - taken
         return (to_fetch * bound.handle + left)[:15] - fetching
 
-    def queued_rank(self, m: Module) -> Value:
+    def queued_rank(self) -> Value:
         """An answer, behind a wake perhaps and behind its landing, and then its body."""
         of, bound, header_beats = self.inner, self.service, self.config.response_beats
         front, beat, waking = self.front, of["responder.header_beat"], of["responder.waking"]
@@ -290,18 +295,18 @@ class Answers(Ports):
         follows = Mux(front.data, of_data, Mux(front.handles, of_handles, 0))
         lacks = front.waits & (of["responder.landings.fifo.level"] == 0)
         header = header_beats - beat + Mux(waking, header_beats, 0)
-        return follows + Mux(lacks, 2 * header_beats + self.landing_rank(m), header)
+        return follows + Mux(lacks, 2 * header_beats + self.landing_rank(), header)
 
-    def landing_rank(self, m: Module) -> Value:
+    def landing_rank(self) -> Value:
         """The WRITE in front goes into the store, perhaps behind one that was refused, or its LAND is inside."""
         bound, bank, config = self.service, self.rtl.bank, self.config
         of = self.inner
         times, refused = [], []
         for i, run in enumerate(self.runs):
-            summing = Value.cast(bound.landed)
+            summing, is_summing = Value.cast(bound.landed), 0
             for k in range(CRC_LATENCY_CYCLES):
                 ended = of[f"writer.ended_{k}"] & (of[f"writer.ended_number_{k}"] == i)
-                summing = Mux(ended, bound.landed - k, summing)
+                summing, is_summing = Mux(ended, bound.landed - k, summing), is_summing | ended
             waits = Mux(run.count != 0, (run.beat[: len(bank)] - bank)[: len(bank)], 0)
             waits = Mux(self.head == i, waits, config.ports)
             moving = self.held[i] * bound.payload_beat + waits + bound.landed
@@ -311,15 +316,13 @@ class Answers(Ports):
             other = self.runs[1 - i]
             leaving = (self.lander == i) & run.valid & run.landing & ~run.accepted
             self.help(f"refused_leaves_{i}", ~leaving | ~(other.valid & other.landing))
-            is_summing = of["writer.ended_0"] & (of["writer.ended_number_0"] == i)
-            is_summing |= of["writer.ended_1"] & (of["writer.ended_number_1"] == i)
             self.help(f"summing_{i}", ~(run.valid & run.landing) | run.summed | is_summing)
         first, second = self.lander, ~self.lander
         accepted = Array(run.accepted for run in self.runs)[first]
         behind = Array(refused)[first] + Array(times)[second]
         age = self.oldest(lambda kind: kind == Kind.LAND)
         inside = total(stage.valid & (stage.kind == Kind.LAND) for stage in self.stages) != 0
-        return Mux(inside, RESULT_CYCLES + 1 - age, Mux(accepted, Array(times)[first], behind))
+        return Mux(inside, DIRECTORY_LATENCY_CYCLES + 1 - age, Mux(accepted, Array(times)[first], behind))
 
     def dropping(self, i: int) -> Value:
         """Until run `i`, which was refused, is gone."""
@@ -331,7 +334,7 @@ class Answers(Ports):
         of, bound, config = self.inner, self.service, self.config
         after = 1 + bound.rest
         staged = of["walk.staged_count"]
-        inside = RESULT_CYCLES + 1 - self.youngest(lambda kind: kind == Kind.MATCH)
+        inside = DIRECTORY_LATENCY_CYCLES + 1 - self.youngest(lambda kind: kind == Kind.MATCH)
         asking = staged * (config.ports + 2) + self.turn_wait + bound.result + after
         return Mux(staged != 0, asking, inside + after)
 

@@ -8,7 +8,7 @@ from amaranth.lib import data
 
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import Flag, Kind, Opcode, Status
-from kvnode.models.spec.timing import ANSWERS, RUNS, STATE_COMMIT_STAGE
+from kvnode.models.spec.timing import ANSWERS, DIRECTORY_LATENCY_CYCLES, RUNS
 from kvnode.rtl.layouts import REQUEST_STRUCT, one_of
 from kvnode.rtl.node.match_walk import MatchWalk
 from kvnode.rtl.node.port import Port
@@ -22,8 +22,6 @@ from .proof import Proof, ProofOf
 
 #: Cycles from the issue of a read to its beat, as the store and its port have it.
 READ_CYCLES = 3
-#: Cycles from the cycle in which an operation is taken to its result.
-RESULT_CYCLES = STATE_COMMIT_STAGE + 1
 
 
 def as_bits(value) -> Value:
@@ -256,8 +254,8 @@ class Landings(Blocks):
 class Ports(Blocks):
     """Port `port` and all its blocks, with free messages: it keeps what they want to be promised.
 
-    The contract of the node: what is taken is offered; the result of an operation comes RESULT_CYCLES after it was
-    taken; beats of the store come READ_CYCLES after they were asked for. What the results say is free.
+    The contract of the node: what is taken is offered; the result of an operation comes DIRECTORY_LATENCY_CYCLES after
+    it was taken; beats of the store come READ_CYCLES after they were asked for. What the results say is free.
     """
 
     CUT: tuple[str, ...] = ("shift", "writer.lane")
@@ -282,7 +280,7 @@ class Ports(Blocks):
 
         # What is in the directory.
         entering = data.StructLayout({"valid": 1, "kind": len(port.operation.kind)})
-        self.stages = stages = [Signal(entering, name=f"stage_{k}") for k in range(1, RESULT_CYCLES + 1)]
+        self.stages = stages = [Signal(entering, name=f"stage_{k}") for k in range(1, DIRECTORY_LATENCY_CYCLES + 1)]
         m.d.sync += [stages[0].valid.eq(port.taken), stages[0].kind.eq(port.operation.kind)]
         m.d.sync += [later.eq(earlier) for earlier, later in zip(stages, stages[1:])]
         m.d.comb += port.result_valid.eq(stages[-1].valid)
