@@ -5,8 +5,17 @@ Each begins with a reset, works on any configuration, and raises what a MessageC
 Used by: verif.test_directed, verif.coverage.
 """
 
-from .lives import drop_storm, leases, long_time, moving_session, sessions
-from .messages import crowded_answers, foreign_ports, junk, members, odd_keys
+from .lives import (
+    deadlines,
+    drop_storm,
+    leases,
+    long_time,
+    moving_session,
+    numbers_ahead,
+    sessions,
+    slots_that_are_read,
+)
+from .messages import crowded_answers, foreign_ports, junk, members, odd_keys, strided_reads, uneven_payloads
 from .operator import drain, event_ring, every_register, poison, ports_down, retired_models, settings
 from .stage import Checker, Round
 
@@ -16,6 +25,7 @@ ROUNDS: dict[str, Round] = {
     function.__name__: function
     for function in (
         every_register, event_ring, drain, ports_down, poison, retired_models, settings, junk, crowded_answers,
-        odd_keys, drop_storm, leases, sessions, foreign_ports, members, long_time, moving_session,
+        uneven_payloads, strided_reads, odd_keys, drop_storm, leases, sessions, numbers_ahead, deadlines,
+        slots_that_are_read, foreign_ports, members, long_time, moving_session,
     )
 }  # fmt: skip

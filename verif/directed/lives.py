@@ -8,7 +8,8 @@ from typing import Any
 from kvnode.models.golden.crc import crc32c
 from kvnode.models.spec import node_registers as registers
 from kvnode.models.spec.enums import Opcode
-from kvnode.models.spec.messages import NUMBERED, SESSION_ARGUMENTS
+from kvnode.models.spec.messages import HANDLE, NUMBERED, SESSION_ARGUMENTS
+from kvnode.models.spec.sessions import WINDOW
 
 from ..harness.harness import Access, Harness
 from .stage import Checker, Stage, addresses_of, ring_reads
@@ -168,6 +169,84 @@ def moving_session(harness: Harness, checker: Checker) -> None:
     builder = stage.builder()
     builder.add(Opcode.SESSION_FENCE, port, session=number, session_epoch=0)
     stage.finish(builder)
+
+
+def numbers_ahead(harness: Harness, checker: Checker) -> None:
+    """Blocks of a session are sealed in any order within its window, and asked for again before their turn."""
+    stage = Stage(harness, checker, 38)
+    config, draw = stage.config, stage.random
+    data = draw.randbytes(config.beat_bytes)
+    ports = [part.ports[0] for part in config.partitions]
+    for _ in range(4):
+        builder, time = stage.builder(), 0
+        opened = {port: builder.add(Opcode.SESSION_OPEN, port) for port in ports}
+        for first in range(1, 4 * WINDOW, WINDOW):
+            numbers = list(range(first, first + WINDOW))
+            draw.shuffle(numbers)
+            for number in [*numbers, numbers[0]]:
+                time += 300
+                asked = draw.randrange(first, first + WINDOW)
+                for port in ports:
+                    about = {"session_from": opened[port], "earliest_cycle": time}
+                    key = stage.key()
+                    start = builder.add(Opcode.PUT_START, port, digest=key, length=len(data), sequence=number, **about)
+                    builder.add(Opcode.WRITE, port, handle_from=start, length=len(data), payload=data)
+                    builder.add(Opcode.PUT_END, port, handle_from=start, crc=crc32c(data))
+                    builder.add(Opcode.DROP, port, digest=key)
+                    builder.add(Opcode.SESSION_FENCE, port, sequence=asked, **about)
+                    again = builder.add(Opcode.PUT_START, port, digest=key, length=len(data), sequence=asked, **about)
+                    builder.add(Opcode.PUT_REVOKE, port, handle_from=again)
+        for port in ports:
+            builder.add(Opcode.SESSION_CLOSE, port, session_from=opened[port], earliest_cycle=time + 300)
+        stage.finish(builder, min_cycles=time + 4000)
+
+
+def deadlines(harness: Harness, checker: Checker) -> None:
+    """The partition's deadlines of leases and of blocks that are being written, one long and one short, every bit."""
+    stage = Stage(harness, checker, 39)
+    config = stage.config
+    names = ("FILL_DEADLINE_TICKS", "LEASE_TICKS")
+    for bit in range(3, 12):
+        for name in names:
+            builder = stage.builder()
+            for part in config.partitions:
+                port, key = part.ports[0], stage.key()
+                stage.put(builder, port, key, deadline=255)
+                builder.add(Opcode.LOOKUP, port, digest=key, lock=True, earliest_cycle=2000)
+                builder.add(Opcode.PUT_START, port, digest=stage.key(), length=config.beat_bytes, earliest_cycle=2000)
+            writes: list[Access] = []
+            for other in names:
+                ticks = (1 << bit if other == name else 0) + 4
+                writes += [(0, address, ticks) for address in addresses_of(config, other)]
+            stage.finish(builder, writes, min_cycles=4000 + ((2 << bit) << config.tick_cycles_log2))
+
+
+def slots_that_are_read(harness: Harness, checker: Checker) -> None:
+    """Blocks are dropped while READs of them wait for room, and their slots are written again at once, by a client that
+    guesses handles."""
+    for seed in range(40, 46):
+        stage = Stage(harness, checker, seed)
+        config, draw = stage.config, stage.random
+        size = min(config.max_payload_bytes, config.block_bytes)
+        builder, last = stage.builder(), {}
+        for part in config.partitions:
+            for _ in range(min(part.slots - part.low_watermark_slots, 8)):
+                key = stage.key()
+                last[part.ports[-1]] = key, stage.put(builder, part.ports[0], key)
+        granted = stage.finish(builder, min_cycles=4000).results["header"]
+        builder = stage.builder()
+        for port, (key, start) in last.items():
+            for _ in range(2):
+                builder.read(port, key)
+            builder.add(Opcode.DROP, port, digest=key, earliest_cycle=100)
+            for _ in range(2):
+                builder.add(Opcode.PUT_START, port, digest=stage.key(), length=config.block_bytes, earliest_cycle=300)
+            generation = int(granted["generation"][start]) + 1
+            guess = HANDLE.pack(slot=int(granted["slot"][start]), generation=generation, boot_epoch=stage.boot_epoch)
+            for offset in range(0, config.block_bytes, size):
+                builder.add(Opcode.WRITE, port, digest=guess, offset=offset, length=size,
+                            payload=draw.randbytes(size), earliest_cycle=400)  # fmt: skip
+        stage.finish(builder, backpressure=0.99)
 
 
 def long_time(harness: Harness, checker: Checker) -> None:

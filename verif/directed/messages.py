@@ -1,4 +1,4 @@
-"""Messages of all shapes: junk, crowds, odd keys, ports that are not the owner's, blocks in shares.
+"""Messages of all shapes: junk, crowds, uneven payloads, runs, odd keys, ports that are not the owner's, shares.
 
 Used by: verif.directed.
 """
@@ -75,6 +75,54 @@ def crowded_answers(harness: Harness, checker: Checker) -> None:
             for start in starts:
                 builder.add(Opcode.PUT_REVOKE, port, handle_from=start)
         stage.finish(builder, backpressure=0.98)
+
+
+def uneven_payloads(harness: Harness, checker: Checker) -> None:
+    """WRITEs with more beats than they announce, also more than are kept, or fewer, into two blocks at a time; between
+    them, WRITEs that are as they should be."""
+    for seed, (idle, backpressure) in enumerate(((0.0, 0.0), (0.3, 0.0), (0.0, 0.9), (0.4, 0.95)), 33):
+        stage = Stage(harness, checker, seed)
+        draw, config = stage.random, stage.config
+        beat, block = config.beat_bytes, min(config.block_beats, 16)
+        most = min(config.max_payload_bytes // beat, block)
+        builder = stage.builder()
+        for port in list(range(config.ports)) * 12:
+            starts = [builder.add(Opcode.PUT_START, port, digest=stage.key(), length=block * beat) for _ in range(2)]
+            place = 0
+            while place < block:
+                announced = min(draw.randrange(1, most + 1), block - place)
+                for start in starts:
+                    sent = draw.choice((announced, announced, announced, draw.randrange(2 * most), 48))
+                    builder.add(Opcode.WRITE, port, handle_from=start, offset=place * beat, length=announced * beat,
+                                payload=draw.randbytes(sent * beat))  # fmt: skip
+                place += announced
+            for start in starts:
+                builder.add(Opcode.READ, port, handle_from=start, by_handle=True, length=beat)
+                builder.add(Opcode.PUT_REVOKE, port, handle_from=start)
+            data = draw.randbytes(block * beat)
+            end = builder.puts(port, [(stage.key(), data)])[-1][0]
+            builder.add(Opcode.READ, port, handle_from=end, by_handle=True)
+        stage.finish(builder, idle=idle, backpressure=backpressure)
+
+
+def strided_reads(harness: Harness, checker: Checker) -> None:
+    """READs of runs with all that can be said of them: how long, how far apart, how many, from where."""
+    stage = Stage(harness, checker, 37)
+    config = stage.config
+    beat, block = config.beat_bytes, min(config.block_beats, 8)
+    for turn in range(2):
+        builder = stage.builder()
+        for port in range(config.ports):
+            start = stage.put(builder, port, stage.key())
+            end = len(builder) - 1
+            for run in range(1, block + 1):
+                for stride in range(run, block + 1):
+                    for count in range(1, (block - run) // stride + 2):
+                        last = block - run - stride * (count - 1)
+                        builder.add(Opcode.READ, port, handle_from=start, by_handle=True, length=run * beat,
+                                    stride=stride * beat, count=count, offset=stage.random.randrange(last + 1) * beat,
+                                    after=end)  # fmt: skip
+        stage.finish(builder, backpressure=0.6 * turn)
 
 
 def odd_keys(harness: Harness, checker: Checker) -> None:

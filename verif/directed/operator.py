@@ -95,6 +95,8 @@ def poison(harness: Harness, checker: Checker) -> None:
             accesses += [(at, registers.POISON_ADDRESS, number << registers.POISON_PARTITION_SHIFT | slot),
                          (at, registers.POISON_ADDRESS)]  # fmt: skip
         stage.play(1500, accesses)
+        # From a reset, that all rows of blocks being written are free.
+        stage = Stage(harness, checker, seed + 33)
         builder = stage.builder()
         for _ in range(12):
             for part in config.partitions:
@@ -103,6 +105,15 @@ def poison(harness: Harness, checker: Checker) -> None:
                 for _ in range(10):
                     builder.match(part.ports[0], [key])
         stage.finish(builder, [(access[0] // 2, *access[1:]) for access in accesses if len(access) == 3])
+        # Every slot is damaged; then a prefix begins with such a block.
+        builder, damage = stage.builder(), []
+        for number, part in enumerate(config.partitions):
+            key = stage.key()
+            stage.put(builder, part.ports[0], key)
+            first = number << registers.POISON_PARTITION_SHIFT
+            damage += [(3000 + 100 * slot, registers.POISON_ADDRESS, first | slot) for slot in range(part.slots)]
+            builder.match(part.ports[0], [key], earliest_cycle=4000 + 100 * part.slots)
+        stage.finish(builder, damage)
 
 
 def retired_models(harness: Harness, checker: Checker) -> None:

@@ -16,7 +16,7 @@ from kvnode.models.spec.enums import Opcode
 from kvnode.sw_driver.batch import BatchBuilder
 
 from ..checkers.messages import MessageCheck
-from ..harness.harness import Access, Harness
+from ..harness.harness import Access, Harness, RunResult
 from ..traffic import Traffic
 
 __all__ = ["Checker", "Round", "Stage", "addresses_of", "ring_reads"]
@@ -36,12 +36,13 @@ class Stage:
         self.check = checker(self.config, self.boot_epoch)
         self.traffic = Traffic(self.config, seed, keys=keys, malformed=malformed)
 
-    def run(self, batch: np.ndarray, payload: bytes, accesses: Sequence[Access] = (), **how: Any) -> None:
+    def run(self, batch: np.ndarray, payload: bytes, accesses: Sequence[Access] = (), **how: Any) -> RunResult:
         ordered = sorted(accesses, key=lambda access: access[0])
         last = ordered[-1][0] if ordered else 0
         limit = 400 * len(batch) + 300_000 + last + 40 * len(ordered) + how.get("min_cycles", 0)
         run = self.harness.run(batch, payload, max_cycles=limit, seed=self.seed, registers=ordered, **how)
         self.check.check(batch, payload, run)
+        return run
 
     def play(self, requests: int, accesses: Sequence[Access] = (), **how: Any) -> None:
         self.run(*self.traffic.batch(requests), accesses, **how)
@@ -49,8 +50,8 @@ class Stage:
     def builder(self) -> BatchBuilder:
         return BatchBuilder(self.config)
 
-    def finish(self, builder: BatchBuilder, accesses: Sequence[Access] = (), **how: Any) -> None:
-        self.run(*builder.build(), accesses, **how)
+    def finish(self, builder: BatchBuilder, accesses: Sequence[Access] = (), **how: Any) -> RunResult:
+        return self.run(*builder.build(), accesses, **how)
 
     def key(self) -> bytes:
         return self.random.getrandbits(self.config.digest_bits).to_bytes(32, "little")

@@ -27,6 +27,8 @@ from . import tools
 from .faults import seed
 from .suite import Method, Property, properties
 
+OUT = Path(__file__).resolve().parents[2] / "build" / "formal.json"
+
 
 @dataclass(frozen=True)
 class Task:
@@ -167,12 +169,11 @@ def table(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> str:
         faults = [results[task] for task in tasks(of) if task.kind == "fault" and task in results]
         found = sum(not fault["holds"] and "error" not in fault for fault in faults)
         method = of.method.value + (f" {of.depth}" if of.method in (Method.INDUCTION, Method.BOUNDED) else "")
-        engine = "yices" if of.method == Method.STEP else of.engine
         reached = f"{cover['covers']} in {of.cover_depth} cycles" if cover and cover["holds"] else "NO"
         covers = reached if cover else "not run" if of.cover_depth else "-"
         seeded = f"{len(faults)}" + (f" run, {len(of.faults)} in all" if len(faults) < len(of.faults) else "")
         lines.append(
-            f"| {of.name} | {of.claim} | {method} | {engine} | "
+            f"| {of.name} | {of.claim} | {method} | {of.solver} | "
             f"{proof.get('checks', 0) if proof['holds'] else 'FAILS: ' + ', '.join(proof['failed'][:3])} | {covers} | "
             f"{found} of {seeded} | {proof['seconds']:.0f} |"
         )
@@ -185,6 +186,32 @@ def table(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def rows(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same for programs, one row for each proof. `vacuous`: a cover was not reached, or, of a property without
+    covers, no fault was found (a counterexample keeps all that is assumed). `fault_found`: every one was. Both are
+    None when nothing was run that can say it. `seconds` are those of the proof."""
+    made = []
+    for of in chosen:
+        proof = results.get(Task(of.name, "proof"))
+        if proof is None:
+            continue
+        cover = results.get(Task(of.name, "cover"))
+        faults = [results[task] for task in tasks(of) if task.kind == "fault" and task in results]
+        found = [as_wanted(Task(of.name, "fault"), fault) for fault in faults]
+        row = {
+            "property": of.name,
+            "method": of.method.value,
+            "engine": of.solver,
+            "depth": of.depth,
+            "result": "error" if "error" in proof else "holds" if proof["holds"] else "fails",
+            "seconds": proof["seconds"],
+            "vacuous": not cover["holds"] if cover else not any(found) if found else None,
+            "fault_found": all(found) if found else None,
+        }
+        made.append(row)
+    return made
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit code is 0 if every task ended as it must."""
     parser = argparse.ArgumentParser(prog="python -m kvnode.verif.formal.run", description=__doc__.splitlines()[0])
@@ -193,6 +220,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="also what has been settled before")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 1)))
     parser.add_argument("--page", type=Path, help="write the table to this file")
+    parser.add_argument("--out", type=Path, default=OUT, help="write the rows to this file (default build/formal.json)")
     parser.add_argument("--task", nargs=3, metavar=("NAME", "KIND", "NUMBER"))
     options = parser.parse_args(arguments)
     if options.again:
@@ -207,6 +235,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"no property begins with {options.only!r}: there are {', '.join(properties())}", file=sys.stderr)
         return 2
     results = prove(chosen, options.workers)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps({"rows": rows(chosen, results)}, indent=1) + "\n")
     if options.page:
         options.page.write_text(table(chosen, results))
     wrong = [task for task, result in results.items() if not as_wanted(task, result)]

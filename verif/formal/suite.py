@@ -46,6 +46,11 @@ class Property:
     fast: bool = True
     timeout: float = 1800
 
+    @property
+    def solver(self) -> str:
+        """What is run: tools.Induction has its own."""
+        return "yices" if self.method == Method.STEP else self.engine
+
 
 def proof_of(module: str, name: str, *arguments: Any, **sizes: Any) -> Callable[[], Proof]:
     """Makes the proof `name` of a module of this folder, about the preset tiny with other `sizes`."""

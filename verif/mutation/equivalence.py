@@ -7,6 +7,7 @@ with the module dissolved in it. What is equal only because some state is never 
 Used by: verif.mutation.__main__.
 """
 
+import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -20,6 +21,13 @@ TIMEOUT_S = 40
 RAM_PINS = ("write_enable", "write_address", "write_data", "read_address", "read_data")
 #: The node itself is too much to dissolve a part of it in.
 OUTERMOST = "kvnode_node.node"
+#: What is compared of two modules `gold` and `gate`. `expose` without -dff would make outputs of all wires with a name.
+MITER = (
+    "select -set both gold gate", "setattr -mod -unset keep_hierarchy @both", "setundef -undriven -zero @both",
+    "memory_map @both", "expose -dff -evert-dff -evert -shared @both", "delete * @both %d", "opt_clean @both",
+    "miter -equiv -flatten -make_assert gold gate miter", "hierarchy -top miter", "opt -full miter",
+    "sat -verify -prove-asserts miter",
+)  # fmt: skip
 
 
 class Proofs:
@@ -27,7 +35,8 @@ class Proofs:
 
     def __init__(self, netlist: Netlist):
         self.netlist = netlist
-        self.path: Path = netlist.folder / "proofs.json"
+        how = hashlib.sha256("\n".join(MITER).encode()).hexdigest()[:8]
+        self.path: Path = netlist.folder / f"proofs-{how}.json"
         self.known: dict[str, str] = json.loads(self.path.read_text()) if self.path.exists() else {}
 
     def is_equal(self, mutant: Mutant) -> bool:
@@ -68,10 +77,4 @@ def _script(mutant: Mutant, around: str) -> list[str]:
             f"chtype -set spoiled gate/t:{mutant.module}", "setattr -mod -set keep_hierarchy 1 *",
             f"setattr -mod -unset keep_hierarchy {mutant.module} spoiled", "flatten gold gate",
         ]  # fmt: skip
-    return [
-        *commands, "select -set both gold gate", "setattr -mod -unset keep_hierarchy @both",
-        "setundef -undriven -zero @both",
-        "memory_map @both", "expose -evert-dff -evert -shared @both",
-        "delete * @both %d", "opt_clean @both", "miter -equiv -flatten -make_assert gold gate miter",
-        "hierarchy -top miter", "opt -full miter", "sat -verify -prove-asserts miter",
-    ]  # fmt: skip
+    return [*commands, *MITER]

@@ -448,6 +448,13 @@ def settings(harness: Harness) -> None:
         check.wait(check.round_cycles())
         if lockstep.commands[seen:]:
             raise Leaked(f"without a write the sweeper does {lockstep.commands[seen:]}")
+    for value in ((1 << 32) - 1, 0):
+        for number in range(len(config.partitions)):
+            for setting in Setting:
+                address = getattr(registers, f"PARTITION_{setting.name}_ADDRESS")
+                check.write(address + number * registers.PARTITION_STRIDE_BYTES, value)
+        check.wait(check.round_cycles(8))
+        check.check_settings()
 
 
 def long_session(harness: Harness, numbers: int = 530) -> None:
