@@ -460,6 +460,28 @@ PROPERTIES = [
         ),
     ),
     Property(
+        name="contracts/node",
+        claim="what a port offers is taken in its turn and not else, its result comes nine cycles later, a beat of the "
+        "store three cycles after it was asked for",
+        proof=proof_of("contracts", "Turns"),
+        method=Method.STEP,
+        cover_depth=44,
+        faults=(
+            Fault(
+                "the turn is that of the next port",
+                "kvnode.rtl.node.node",
+                "chosen.eq(wheel.turn)",
+                "chosen.eq(wheel.next_turn)",
+            ),
+            Fault(
+                "a result goes to every port",
+                "kvnode.rtl.node.node",
+                "directory.result_valid & (directory.result_owner == number) & ~down",
+                "directory.result_valid & ~down",
+            ),
+        ),
+    ),
+    Property(
         name="streams/port",
         claim="a port keeps what its responder, its writer and its walk want to be promised, whatever the messages: so "
         "their streams hold in it, no answer is lost, and reads and writes have a place",

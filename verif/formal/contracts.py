@@ -1,4 +1,4 @@
-"""The directory keeps what its blocks want to be promised: what the proofs of these blocks assume of their caller.
+"""What the proofs of blocks assume of their caller: the directory keeps it for its blocks, the node for its ports.
 
 Used by: block_claims.
 """
@@ -8,9 +8,10 @@ from amaranth.lib import data
 
 from kvnode.models.spec.config import NodeConfig
 from kvnode.models.spec.enums import SESSION_KINDS, Kind, Status
-from kvnode.models.spec.timing import STATE_COMMIT_STAGE
+from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES, STATE_COMMIT_STAGE
 from kvnode.rtl.layouts import Shapes, one_of
 from kvnode.rtl.node.directory import Directory, head_layout, verdict_layout
+from kvnode.rtl.node.node import Node
 from kvnode.rtl.node.sessions import is_session_kind
 
 from .proof import ProofOf
@@ -99,3 +100,52 @@ class Callers(ProofOf):
         granted = data.View(verdict_layout(shapes), design["s8_verdict"]).granted
         self.help("subject_named", ~heads[8].valid | ~ops[8].session[-1] | (subject == ops[8].session))
         self.help("subject_of_block", ops[8].session[-1] | granted | (subject == key.session))
+
+
+class Turns(ProofOf):
+    """The node around its ports, in `strict` sharing: what a port offers is taken in its turn, and in no other cycle;
+    its result comes DIRECTORY_LATENCY_CYCLES later, and a beat of the store three cycles after it was asked for, unless
+    the port is down then.
+    """
+
+    CUT = ("sweeper", "management", "store.bank{port}", "port{port}") + tuple(
+        f"directory.{name}" for name in (
+            "index", "blocks", "fills", "leases", "sessions", "settings", "free", "coherence", "trace_port", "beside"
+        )
+    )  # fmt: skip
+
+    def describe(self, m: Module) -> None:
+        config, shapes, ports = self.config, Shapes(self.config), range(self.config.ports)
+        cut = dict.fromkeys(name.format(port=port) for port in ports for name in self.CUT)
+        design = self.design("node", Node(config), tuple(cut))
+        ready, turn, down = design["directory.ready"], design["wheel.turn"], design["management.ports_down"]
+        stages = range(1, DIRECTORY_LATENCY_CYCLES)
+        heads = {k: data.View(head_layout(shapes), design[f"directory.s{k}_head"]) for k in stages}
+        ops = {k: design[f"directory.s{k}_op"] for k in stages}
+        for number in ports:
+            gets, gives = design.cut_inputs[f"port{number}"], design.cut_outputs[f"port{number}"]
+            offers, taken = gives["valid"] & ~down[number], gets["taken"]
+            self.check(f"taken_in_its_turn_{number}", ~(offers & (turn == number) & ready) | taken)
+            self.check(f"taken_is_offered_{number}", ~taken | (offers & (turn == number) & ready))
+            operation = data.View(shapes.operation, gives["operation"])
+            for k in range(1, DIRECTORY_LATENCY_CYCLES + 1):
+                before = taken, operation
+                taken = Signal(name=f"taken_{number}_{k}")
+                operation = Signal(shapes.operation, name=f"operation_{number}_{k}")
+                m.d.sync += [now.eq(then) for now, then in zip((taken, operation), before, strict=True)]
+                if k in heads:
+                    here = heads[k].valid & (heads[k].owner == number)
+                    self.help(f"at_stage_{k}_{number}", here == taken)
+                    self.help(f"operation_at_stage_{k}_{number}", ~taken | (ops[k] == operation.as_value()))
+            comes, result = gets["result_valid"], data.View(shapes.result, gets["result"])
+            same = (result.kind == operation.kind) & (result.tag == operation.tag)
+            self.check(f"result_{number}", comes == (taken & ~down[number]))
+            self.check(f"result_of_its_operation_{number}", ~comes | same)
+            asked = gives["read_valid"] & ~down[number]
+            for name in ("valid_at_bank", "valid_read", "data_valid_"):
+                before, asked = asked, Signal(name=f"{name}_before_{number}")
+                m.d.sync += asked.eq(before)
+                self.help(f"{name}_{number}", design[f"store.{name}_{number}"] == asked)
+            self.check(f"beat_{number}", gets["data_valid"] == (asked & ~down[number]))
+            self.cover(f"result_{number}", comes)
+            self.cover(f"beat_{number}", gets["data_valid"])

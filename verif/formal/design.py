@@ -52,8 +52,8 @@ class Design:
     in order. Raises KeyError naming what there is near by.
 
     The parts at the paths `cut` are left out: what they drive comes from `free`, which makes an input of a name and a
-    width; `cut_inputs` has what they are driven with. With `clash` a read of rtl.memory's `Ram` gets anything at all if
-    its address is written in the same cycle; without, the old word.
+    width; `cut_inputs` has what they are driven with, `cut_outputs` what they drive. With `clash` a read of
+    rtl.memory's `Ram` gets anything at all if its address is written in the same cycle; without, the old word.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Design:
         self.fragment = Fragment.get(component, None)
         self.parts: dict[str, Part] = {}
         self.cut_inputs: dict[str, dict[str, Value]] = {}
+        self.cut_outputs: dict[str, dict[str, Value]] = {}
         self._cut, self._clash = cut, clash
         self._free = free or (lambda name, width: Signal(width, name=name))
         self._walk(self.fragment, "")
@@ -110,13 +111,12 @@ class Design:
     def _anything(self, fragment: Fragment, path: str) -> Module:
         m = Module()
         component = next(o for o in fragment.origins or () if hasattr(o, "signature"))
-        inputs = self.cut_inputs[path] = {}
+        inputs, outputs = self.cut_inputs.setdefault(path, {}), self.cut_outputs.setdefault(path, {})
         for steps, member, value in component.signature.flatten(component):
             name, value = "_".join(str(step) for step in steps), Value.cast(value)
+            (outputs if member.flow == Out else inputs)[name] = value
             if member.flow == Out:
                 m.d.comb += value.eq(self._free(f"{path}.{name}".replace(".", "_"), len(value)))
-            else:
-                inputs[name] = value
         return m
 
     def _walk(self, fragment: Fragment, path: str) -> None:
