@@ -1,6 +1,6 @@
-"""Measure coverage: `python -m kvnode.verif.coverage [--fast]`. Writes docs/coverage.md and build/coverage/*.json.
+"""Measure coverage: `python -m kvnode.verif.coverage [--fast]`.
 
-The exit code is 0 when all targets are reached.
+Writes docs/coverage.md, build/coverage.json and, for each node, a file in build/coverage. The exit code is 0 when all targets are reached.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         together.add(Counts.from_dict(of_one["counts"]))
         done.add(of_one["rounds"])
     coverage = evaluate(together, load_exclusions())
-    _write(options.out / "coverage.json", coverage.to_dict())
+    _write(options.out.with_suffix(".json"), coverage.to_dict())
     complete = configs == CONFIGS and min(done) >= ROUNDS
     if complete:
         (CHECKOUT / "docs" / "coverage.md").write_text(page(coverage, configs, min(done)), encoding="utf-8")

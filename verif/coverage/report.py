@@ -82,8 +82,9 @@ class Coverage:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: percentages and holes."""
+        names = {"lines": "line", "toggles": "toggle", "items": "functional"}
         return {
-            kind: {
+            names[kind]: {
                 "percent": round(self.total(kind).percent, 2),
                 "blocks": {
                     block: {"hit": share.hit, "excluded": share.excluded, "holes": share.holes}

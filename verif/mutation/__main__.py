@@ -1,9 +1,12 @@
-"""python -m kvnode.verif.mutation [--count N] [--seed S] [--fast]: the mutants of the node, and docs/mutation.md.
+"""python -m kvnode.verif.mutation [--count N] [--seed S] [--fast]: the mutants of the node.
+
+Writes docs/mutation.md and build/mutate.json.
 
 It can be stopped at any time and goes on where it was: what is known is kept under build/mutation, by netlist.
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from kvnode.models.spec.config import preset
 from .campaign import Campaign, try_mutant
 from .equivalence import Proofs
 from .netlist import mutants_of, netlist_of
-from .report import fate, load_reasons, markdown
+from .report import fate, load_reasons, markdown, summary
 from .stimuli import FAST, STRONG
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -31,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fast", action="store_true", help="the short trials only, no proofs, and no page")
     parser.add_argument("--preset", default="tiny")
     parser.add_argument("--out", type=Path, default=CHECKOUT / "build" / "mutation", help="where to keep what is known")
+    parser.add_argument("--json", type=Path, default=CHECKOUT / "build" / "mutate.json", help="the figures")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page to write")
     options = parser.parse_args(arguments)
     console = Console(stderr=True)
@@ -62,6 +66,11 @@ def main(arguments: list[str] | None = None) -> int:
     command = f"python -m kvnode.verif.mutation --count {options.count} --seed {options.seed}"
     if options.preset != "tiny":
         command += f" --preset {options.preset}"
+    told = summary(mutants, campaign.verdicts, reasons)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    print(f"{told['mutants']} mutants, {told['killed']} killed, {told['equivalent']} equal, {told['excused']} excused, "
+          f"{told['left']} left: {told['score']:.1%}")  # fmt: skip
     if not options.fast:
         source = f"the preset `{config.name}` with sharing `{config.sharing}`, netlist {netlist.key}"
         options.page.write_text(markdown(mutants, campaign.verdicts, reasons, command, source), encoding="utf-8")

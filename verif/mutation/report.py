@@ -1,4 +1,4 @@
-"""docs/mutation.md: what became of the mutants, by block, and why those that are left live.
+"""docs/mutation.md and build/mutate.json: what became of the mutants, by block, and why those that are left live.
 
 Used by: verif.mutation.__main__, verif.mutation.test_mutation.
 """
@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from .campaign import Verdict
 from .netlist import Mutant
 
-__all__ = ["Reason", "load_reasons", "markdown", "score"]
+__all__ = ["Reason", "fate", "load_reasons", "markdown", "score", "summary"]
 
 SURVIVORS = Path(__file__).parent / "survivors.yaml"
 #: What a reason can say: nobody can see the change in any configuration; or in this one; or not before more has
@@ -63,15 +64,47 @@ def score(counts: Mapping[str, int]) -> float:
     return counts.get("killed", 0) / live if live else 1.0
 
 
+def _blocks(
+    mutants: Sequence[Mutant], verdicts: Mapping[int, Verdict], reasons: Mapping[str, Reason]
+) -> dict[str, Counter[str]]:
+    """How many mutants of each block came to which fate; those that have not been tried are left out."""
+    blocks: dict[str, Counter[str]] = {}
+    for mutant in mutants:
+        if mutant.number in verdicts:
+            what = fate(mutant, verdicts[mutant.number], reasons)
+            blocks.setdefault(mutant.block, Counter())[what] += 1
+    return blocks
+
+
+def summary(
+    mutants: Sequence[Mutant], verdicts: Mapping[int, Verdict], reasons: Mapping[str, Reason]
+) -> dict[str, Any]:
+    """The same for programs: of all and of each block the mutants, those killed, those that are proved to change
+    nothing (`equivalent`), those that live (`survived`: with a reason that excuses them, `excused`, or without,
+    `left`), and the score."""
+
+    def row(counts: Counter[str]) -> dict[str, Any]:
+        return {
+            "mutants": sum(counts.values()),
+            "killed": counts["killed"],
+            "survived": counts["excused"] + counts["left"],
+            "equivalent": counts["equal"],
+            "excused": counts["excused"],
+            "left": counts["left"],
+            "score": round(score(counts), 4),
+        }
+
+    blocks = _blocks(mutants, verdicts, reasons)
+    return row(sum(blocks.values(), Counter())) | {"blocks": {name: row(of) for name, of in sorted(blocks.items())}}
+
+
 def markdown(
     mutants: Sequence[Mutant], verdicts: Mapping[int, Verdict], reasons: Mapping[str, Reason], command: str, source: str
 ) -> str:
     """The page. It is the same for the same arguments."""
     tried = [mutant for mutant in mutants if mutant.number in verdicts]
     fates = {mutant.number: fate(mutant, verdicts[mutant.number], reasons) for mutant in tried}
-    blocks: dict[str, Counter[str]] = {}
-    for mutant in tried:
-        blocks.setdefault(mutant.block, Counter())[fates[mutant.number]] += 1
+    blocks = _blocks(mutants, verdicts, reasons)
     total = sum(blocks.values(), Counter[str]())
     unproved = total["killed"] / max(1, len(tried) - total["equal"])
     lines = [

@@ -15,7 +15,7 @@ from .blocks import LEAST, block_of, quotas
 from .campaign import Verdict, try_mutant
 from .equivalence import Proofs
 from .netlist import Mutant, Netlist, mutants_of, netlist_of
-from .report import Reason, fate, load_reasons, markdown, score
+from .report import Reason, fate, load_reasons, markdown, score, summary
 from .stimuli import FAST, STRONG
 
 pytest.importorskip("pyosys")
@@ -130,4 +130,9 @@ def test_page_counts_what_is_killed_among_what_changes_something():
     page = markdown(mutants, verdicts, reasons, "command", "source")
     assert "| wheel | 5 | 2 | 1 | 1 | 1 | 66.7% |" in page
     assert "gap: no test yet" in page and "unobservable: nobody looks" in page
+    told = summary(mutants, verdicts, reasons)
+    assert told["blocks"]["wheel"] == {
+        "mutants": 5, "killed": 2, "survived": 2, "equivalent": 1, "excused": 1, "left": 1, "score": 0.6667,
+    }  # fmt: skip
+    assert told["killed"] == 2 and told["score"] == 0.6667
     assert score({}) == 1
