@@ -1,6 +1,7 @@
 """Measure coverage: `python -m kvnode.verif.coverage [--fast]`.
 
-Writes docs/coverage.md, build/coverage.json and, for each node, a file in build/coverage. The exit code is 0 when all targets are reached.
+Writes docs/coverage.md, build/coverage.json and, for each node, a file in build/coverage. The exit code is 0 when all
+targets are reached.
 """
 
 import argparse

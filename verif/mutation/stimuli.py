@@ -537,10 +537,10 @@ STRONG: tuple[Trial, ...] = (
     ("occupancy", occupancy),
     ("crowded", crowded),
     ("traffic 2", traffic(2, 1500)),
+    *((f"directed: {name.replace('_', ' ')}", directed(play)) for name, play in ROUNDS.items()),
     ("long session", long_session),
     ("traffic 3", traffic(3, 2000)),
     ("leaks", leaks),
     ("isolation", isolation(range(2), tuple(LOADS)[1:])),
-    *((f"directed: {name.replace('_', ' ')}", directed(play)) for name, play in ROUNDS.items()),
     *((f"traffic {seed}", traffic(seed, 3000)) for seed in range(4, 13)),
 )
