@@ -460,6 +460,44 @@ PROPERTIES = [
         ),
     ),
     Property(
+        name="transfers/reads",
+        claim="every beat that is read is of a slot that its port holds, from when a READ was accepted until its last "
+        "beat",
+        proof=proof_of("transfers", "Reads"),
+        method=Method.STEP,
+        cover_depth=12,
+        faults=(
+            Fault(
+                "a slot is let go a beat too early",
+                "kvnode.rtl.node.transfer",
+                "runs[i].valid.eq(~self.done)",
+                "runs[i].valid.eq(run.count > 2)",
+            ),
+        ),
+    ),
+    Property(
+        name="transfers/writes",
+        claim="every beat that is written is of a slot that its port holds, of a WRITE that was accepted, until its "
+        "LAND is in the directory",
+        proof=proof_of("transfers", "Writes"),
+        method=Method.STEP,
+        cover_depth=12,
+        faults=(
+            Fault(
+                "a slot is let go with the last beat of its WRITE",
+                "kvnode.rtl.node.transfer",
+                "with m.If(left & (lander == i)):",
+                "with m.If(ended & (head == i)):",
+            ),
+            Fault(
+                "what is refused is written",
+                "kvnode.rtl.node.transfer",
+                "wanted = run.accepted & (run.count != 0)",
+                "wanted = run.count != 0",
+            ),
+        ),
+    ),
+    Property(
         name="contracts/node",
         claim="what a port offers is taken in its turn and not else, its result comes nine cycles later, a beat of the "
         "store three cycles after it was asked for",
