@@ -16,7 +16,7 @@ from .lives import (
     slots_that_are_read,
 )
 from .messages import crowded_answers, foreign_ports, junk, members, odd_keys, strided_reads, uneven_payloads
-from .operator import drain, event_ring, every_register, poison, ports_down, retired_models, settings
+from .operator import drain, event_ring, every_register, poison, ports_down, reads_cut_off, retired_models, settings
 from .stage import Checker, Round
 
 __all__ = ["ROUNDS", "Checker", "Round"]
@@ -24,8 +24,8 @@ __all__ = ["ROUNDS", "Checker", "Round"]
 ROUNDS: dict[str, Round] = {
     function.__name__: function
     for function in (
-        every_register, event_ring, drain, ports_down, poison, retired_models, settings, junk, crowded_answers,
-        uneven_payloads, strided_reads, odd_keys, drop_storm, leases, sessions, numbers_ahead, deadlines,
-        slots_that_are_read, foreign_ports, members, long_time, moving_session,
+        every_register, event_ring, drain, ports_down, reads_cut_off, poison, retired_models, settings, junk,
+        crowded_answers, uneven_payloads, strided_reads, odd_keys, drop_storm, leases, sessions, numbers_ahead,
+        deadlines, slots_that_are_read, foreign_ports, members, long_time, moving_session,
     )
 }  # fmt: skip

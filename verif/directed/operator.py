@@ -83,6 +83,28 @@ def ports_down(harness: Harness, checker: Checker) -> None:
         stage.play(1200, accesses, backpressure=0.4, idle=0.2)
 
 
+def reads_cut_off(harness: Harness, checker: Checker) -> None:
+    """Ports go down with the bytes of READs in their queues, and are asked for others when they are up again."""
+    for seed in range(47, 50):
+        stage = Stage(harness, checker, seed)
+        config = stage.config
+        builder, keys = stage.builder(), {}
+        for port in range(config.ports):
+            keys[port] = stage.key(), stage.key()
+            for key in keys[port]:
+                stage.put(builder, port, key)
+        stage.finish(builder, min_cycles=1000)
+        for turn in range(4):
+            builder = stage.builder()
+            for port in range(config.ports):
+                for number in range(3):
+                    builder.read(port, keys[port][number % 2])
+                builder.read(port, keys[port][1], earliest_cycle=600)
+            mask = (1 << config.ports) - 1
+            downs = [(60 + 20 * turn, registers.PORT_DOWN_ADDRESS, mask), (200, registers.PORT_DOWN_ADDRESS, 0)]
+            stage.finish(builder, downs, backpressure=0.9)
+
+
 def poison(harness: Harness, checker: Checker) -> None:
     """Slots are found damaged all the time, leased ones too, and the commands are looked at while they wait."""
     for seed in range(8, 11):
