@@ -179,7 +179,8 @@ def _rtlil(config: NodeConfig) -> str:
     from kvnode.rtl import elaborate
 
     text = rtlil.convert(elaborate.Top(config), name=elaborate.TOP, emit_src=True)
-    for module in (elaborate, amaranth):
+    # The library first: its environment can lie inside of the checkout.
+    for module in (amaranth, elaborate):
         text = re.sub(rf"(?<=[\"|]){re.escape(str(Path(str(module.__file__)).parents[1]))}/", "", text)
     return text
 
