@@ -187,7 +187,7 @@ def numbers_ahead(harness: Harness, checker: Checker) -> None:
                 time += 300
                 asked = draw.randrange(first, first + WINDOW)
                 for port in ports:
-                    about = {"session_from": opened[port], "earliest_cycle": time}
+                    about: dict[str, Any] = {"session_from": opened[port], "earliest_cycle": time}
                     key = stage.key()
                     start = builder.add(Opcode.PUT_START, port, digest=key, length=len(data), sequence=number, **about)
                     builder.add(Opcode.WRITE, port, handle_from=start, length=len(data), payload=data)
