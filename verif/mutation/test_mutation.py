@@ -57,10 +57,15 @@ def harmless(netlist: Netlist, number: int) -> Mutant:
     return Mutant(number, "const0", "kvnode_node.node.sweeper", cell[1], "B", 0, -1, "", ())
 
 
-def test_the_node_without_a_mutant_lives_through_all_stimuli(text):
-    verdict = try_mutant(CONFIG, text, 0, FAST + STRONG)
+#: Without the directed rounds, which test_directed has, and most of the random traffic.
+SHORT = FAST + tuple(trial for trial in STRONG if not trial[0].startswith(("directed", "traffic")))
+
+
+@pytest.mark.parametrize("trials", [SHORT, pytest.param(FAST + STRONG, marks=pytest.mark.long)], ids=["short", "all"])
+def test_the_node_without_a_mutant_lives_through_all_stimuli(text, trials):
+    verdict = try_mutant(CONFIG, text, 0, trials)
     assert (verdict.killed_by, verdict.how) == ("", "")
-    assert verdict.trials == len(FAST + STRONG)
+    assert verdict.trials == len(trials)
 
 
 def test_most_mutants_of_a_sample_are_killed_and_the_deadly_one_at_once(text, sample):
