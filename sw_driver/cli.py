@@ -1,4 +1,4 @@
-"""The kvnode command: replay a trace, look into a waveform, elaborate a design, measure."""
+"""The kvnode command: replay a trace, look into a waveform, elaborate a design, measure it, see how large it is."""
 
 import argparse
 import json
@@ -83,6 +83,15 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--quick", action="store_true", help="fewer repetitions: to see that it runs")
     bench.add_argument("--json", action="store_true", help="one JSON object per bench on standard output")
     bench.set_defaults(run=_bench)
+
+    synth = commands.add_parser("synth", help="area and speed of a block on an ECP5")
+    synth.add_argument("name", metavar="BLOCK", help="directory, store, node, or a part of these")
+    synth.add_argument("--preset", default="sim", help=f"{', '.join(PRESETS)}; default: sim")
+    synth.add_argument("--ports", type=int, metavar="N", help="another number of ports, each with its partition")
+    synth.add_argument("--slots", type=int, metavar="N", help="another number of blocks, in all")
+    synth.add_argument("--seeds", type=int, default=1, metavar="N", help="placements to take the median of; default: 1")
+    synth.add_argument("--json", action="store_true", help="the figures as JSON on standard output")
+    synth.set_defaults(run=_synth)
 
     soak = commands.add_parser("soak", help="random operations on the RTL, every one checked")
     soak.add_argument(
@@ -249,6 +258,28 @@ def _bench(options: argparse.Namespace) -> int:
             print(json.dumps(bench.to_dict()), flush=True)
         else:
             benches.print_bench(bench, _output())
+    return 0
+
+
+def _synth(options: argparse.Namespace) -> int:
+    from . import benches, synth
+
+    if options.name not in synth.NAMES:
+        raise UserError(f"synth {options.name!r}: there are {', '.join(synth.NAMES)}")
+    if options.seeds < 1:
+        raise UserError(f"--seeds {options.seeds}: must be at least 1")
+    config = preset(options.preset)
+    if options.ports is not None or options.slots is not None:
+        config = synth.sized(config, options.ports or config.ports, options.slots or config.slots)
+    try:
+        with Console(stderr=True).status("synth") as status:
+            bench = synth.run(options.name, config, options.seeds, lambda text: status.update(f"synth {text}"))
+    except synth.FlowError as error:
+        raise UserError(str(error)) from None
+    if options.json:
+        print(json.dumps(bench.to_dict()))
+    else:
+        benches.print_bench(bench, _output())
     return 0
 
 

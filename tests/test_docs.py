@@ -7,7 +7,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md")])
-ROOTS = ("rtl", "models", "verif", "sw_driver")
+ROOTS = ("rtl", "models", "verif", "sw_driver", "fpga")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
 

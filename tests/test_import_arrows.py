@@ -1,6 +1,6 @@
 """Who may import whom: the arrows of docs/map.md, read from the sources without running them.
 
-spec <- golden <- cycle <- system;  spec <- rtl;  spec <- sw_driver;  verif may import all
+spec <- golden <- cycle <- system;  spec <- rtl;  spec <- sw_driver;  verif may import all;  rtl <- fpga
 """
 
 import ast
@@ -11,12 +11,12 @@ from typing import NamedTuple
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-ROOTS = ("rtl", "models", "verif", "sw_driver")
+ROOTS = ("rtl", "models", "verif", "sw_driver", "fpga")
 ANY = None
 
 SPEC, GOLDEN, CYCLE = "kvnode.models.spec", "kvnode.models.golden", "kvnode.models.cycle"
 SYSTEM, WORKLOADS = "kvnode.models.system", "kvnode.models.workloads"
-RTL, VERIF, DRIVER = "kvnode.rtl", "kvnode.verif", "kvnode.sw_driver"
+RTL, VERIF, DRIVER, FPGA = "kvnode.rtl", "kvnode.verif", "kvnode.sw_driver", "kvnode.fpga"
 
 
 class Rule(NamedTuple):
@@ -47,6 +47,8 @@ RULES = {
     **dict.fromkeys(
         (f"{DRIVER}.benches", f"{DRIVER}.soak"), Rule((SPEC, WORKLOADS, DRIVER, f"{GOLDEN}.crc", VERIF), ANY)
     ),
+    FPGA: Rule((SPEC, RTL), ANY),
+    f"{DRIVER}.synth": Rule((SPEC, DRIVER, FPGA), ANY),
     VERIF: Rule(("kvnode",), ANY),
 }
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-ROOTS = ("rtl", "models", "verif", "sw_driver")
-DATA_SUFFIXES = {".cpp", ".h", ".vlt"}
+ROOTS = ("rtl", "models", "verif", "sw_driver", "fpga")
+DATA_SUFFIXES = {".cpp", ".h", ".vlt", ".v"}
 BUILD_LIMIT_S = 300
 
 

@@ -4,7 +4,7 @@ set -eu
 venv=$1
 python=$(verif/tools/check_system.sh)
 "$python" -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[rtl,sim,formal,dev]'
+"$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[rtl,sim,formal,fpga,dev]'
 mkdir -p "$venv/types"
 ln -sfn ../.. "$venv/types/kvnode" # mypy finds the packages here.
 touch "$venv/.ready"
