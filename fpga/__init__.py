@@ -1,1 +1,1 @@
-"""Boards and what they need: the memory of a device, the flow to a bitstream, reports of area and speed."""
+"""The memory of a device, and the flow that says how large and how fast a block is on it."""

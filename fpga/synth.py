@@ -1,15 +1,23 @@
 """`kvnode synth`: how large a block is on an ECP5, and how fast.
 
-Used by: kvnode.sw_driver.cli.
+Used by: kvnode.sw_driver.synth.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvnode.models.spec.config import NodeConfig, PartitionConfig
+from kvnode.models.spec.config import ConfigError, NodeConfig
 from kvnode.models.spec.timing import DIRECTORY_LATENCY_CYCLES
+from kvnode.rtl.elaborate import Top
+from kvnode.rtl.node.directory import Directory
+from kvnode.rtl.node.index import Index
+from kvnode.rtl.node.management import Management
+from kvnode.rtl.node.port import Port
+from kvnode.rtl.node.store import Store
+from kvnode.rtl.node.sweeper import Sweeper
 
 from .flow import Area, Speed, place, synthesise, verilog
 
@@ -25,56 +33,14 @@ class Block:
     latency_cycles: int = 0
 
 
-def _directory(config: NodeConfig) -> Any:
-    from kvnode.rtl.node.directory import Directory
-
-    return Directory(config)
-
-
-def _store(config: NodeConfig) -> Any:
-    from kvnode.rtl.node.store import Store
-
-    return Store(config)
-
-
-def _node(config: NodeConfig) -> Any:
-    from kvnode.rtl.elaborate import Top
-
-    return Top(config)
-
-
-def _index(config: NodeConfig) -> Any:
-    from kvnode.rtl.node.index import Index
-
-    return Index(config)
-
-
-def _port(config: NodeConfig) -> Any:
-    from kvnode.rtl.node.port import Port
-
-    return Port(config, 0)
-
-
-def _sweeper(config: NodeConfig) -> Any:
-    from kvnode.rtl.node.sweeper import Sweeper
-
-    return Sweeper(config)
-
-
-def _management(config: NodeConfig) -> Any:
-    from kvnode.rtl.node.management import Management
-
-    return Management(config)
-
-
 BLOCKS = {
-    "directory": Block(_directory, DIRECTORY_LATENCY_CYCLES),
-    "store": Block(_store, 3),
-    "node": Block(_node),
-    "index": Block(_index),
-    "port": Block(_port),
-    "sweeper": Block(_sweeper),
-    "management": Block(_management),
+    "directory": Block(Directory, DIRECTORY_LATENCY_CYCLES),
+    "store": Block(Store, 3),
+    "node": Block(Top),
+    "index": Block(Index),
+    "port": Block(lambda config: Port(config, 0)),
+    "sweeper": Block(Sweeper),
+    "management": Block(Management),
 }
 
 
@@ -83,13 +49,13 @@ def sized(config: NodeConfig, ports: int, slots: int) -> NodeConfig:
 
     Raises ConfigError for what no node can have.
     """
-    each = (slots // ports).bit_length() - 1
-    first = config.partitions[0]
+    each = max(0, (slots // max(1, ports)).bit_length() - 1)
+    if ports < 1 or ports << each != slots:
+        raise ConfigError(f"slots = {slots}: must be a power of two for each of {ports} ports")
     parts = tuple(
-        PartitionConfig(
-            name=f"p{number}", ports=(number,), slots_log2=each, low_watermark_slots=max(1, (1 << each) // 16),
-            seed=config.partitions[number % len(config.partitions)].seed, fill_deadline_ticks=first.fill_deadline_ticks,
-            lease_ticks=first.lease_ticks,
+        dataclasses.replace(
+            config.partitions[number % len(config.partitions)], name=f"p{number}", ports=(number,), slots_log2=each,
+            low_watermark_slots=max(1, (1 << each) // 16),
         )
         for number in range(ports)
     )  # fmt: skip
@@ -101,7 +67,7 @@ def measure(
 ) -> tuple[Area, list[Speed]]:
     """Area and, for each seed of the placement, speed of a block. Raises FlowError, and KeyError for another name."""
     block = BLOCKS[name]
-    folder = BUILD / f"{config.name}"
+    folder = BUILD / config.name
     progress("synthesis")
     area = synthesise(verilog(block.make(config), name), name, folder)
     speeds = []

@@ -270,7 +270,8 @@ def _synth(options: argparse.Namespace) -> int:
         raise UserError(f"--seeds {options.seeds}: must be at least 1")
     config = preset(options.preset)
     if options.ports is not None or options.slots is not None:
-        config = synth.sized(config, options.ports or config.ports, options.slots or config.slots)
+        ports = config.ports if options.ports is None else options.ports
+        config = synth.sized(config, ports, config.slots if options.slots is None else options.slots)
     try:
         with Console(stderr=True).status("synth") as status:
             bench = synth.run(options.name, config, options.seeds, lambda text: status.update(f"synth {text}"))

@@ -108,7 +108,7 @@ class Turns(ProofOf):
     the port is down then.
     """
 
-    CUT = ("sweeper", "management", "store.bank{port}", "port{port}") + tuple(
+    CUT = ("sweeper", "management") + tuple(
         f"directory.{name}" for name in (
             "index", "blocks", "fills", "leases", "sessions", "settings", "free", "coherence", "trace_port", "beside"
         )
@@ -116,8 +116,8 @@ class Turns(ProofOf):
 
     def describe(self, m: Module) -> None:
         config, shapes, ports = self.config, Shapes(self.config), range(self.config.ports)
-        cut = dict.fromkeys(name.format(port=port) for port in ports for name in self.CUT)
-        design = self.design("node", Node(config), tuple(cut))
+        of_ports = (f"{name}{port}" for port in ports for name in ("port", "store.bank"))
+        design = self.design("node", Node(config), (*self.CUT, *of_ports))
         ready, turn, down = design["directory.ready"], design["wheel.turn"], design["management.ports_down"]
         stages = range(1, DIRECTORY_LATENCY_CYCLES)
         heads = {k: data.View(head_layout(shapes), design[f"directory.s{k}_head"]) for k in stages}

@@ -111,7 +111,8 @@ class Design:
     def _anything(self, fragment: Fragment, path: str) -> Module:
         m = Module()
         component = next(o for o in fragment.origins or () if hasattr(o, "signature"))
-        inputs, outputs = self.cut_inputs.setdefault(path, {}), self.cut_outputs.setdefault(path, {})
+        inputs = self.cut_inputs[path] = {}
+        outputs = self.cut_outputs[path] = {}
         for steps, member, value in component.signature.flatten(component):
             name, value = "_".join(str(step) for step in steps), Value.cast(value)
             (outputs if member.flow == Out else inputs)[name] = value

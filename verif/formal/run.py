@@ -151,6 +151,11 @@ def prove(chosen: list[Property], workers: int) -> dict[Task, dict[str, Any]]:
     return results
 
 
+def _faults(of: Property, results: dict[Task, dict[str, Any]]) -> dict[Task, bool]:
+    """Of the faults that were run, whether each was found."""
+    return {task: as_wanted(task, results[task]) for task in tasks(of) if task.kind == "fault" and task in results}
+
+
 def table(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> str:
     """The page docs/proofs.md, of the properties whose proof is among the results; what was not run is said."""
     chosen = [of for of in chosen if Task(of.name, "proof") in results]
@@ -166,8 +171,7 @@ def table(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> str:
     for of in chosen:
         proof = results[Task(of.name, "proof")]
         cover = results.get(Task(of.name, "cover"))
-        faults = [results[task] for task in tasks(of) if task.kind == "fault" and task in results]
-        found = sum(not fault["holds"] and "error" not in fault for fault in faults)
+        faults = _faults(of, results)
         method = of.method.value + (f" {of.depth}" if of.method in (Method.INDUCTION, Method.BOUNDED) else "")
         reached = f"{cover['covers']} in {of.cover_depth} cycles" if cover and cover["holds"] else "NO"
         covers = reached if cover else "not run" if of.cover_depth else "-"
@@ -175,14 +179,13 @@ def table(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> str:
         lines.append(
             f"| {of.name} | {of.claim} | {method} | {of.solver} | "
             f"{proof.get('checks', 0) if proof['holds'] else 'FAILS: ' + ', '.join(proof['failed'][:3])} | {covers} | "
-            f"{found} of {seeded} | {proof['seconds']:.0f} |"
+            f"{sum(faults.values())} of {seeded} | {proof['seconds']:.0f} |"
         )
     lines += ["", "## Seeded faults", "", "| property | fault | fails first |", "|---|---|---|"]
     for of in chosen:
-        for task in tasks(of):
-            if task.kind == "fault" and task in results:
-                failed = results[task]["failed"]
-                lines.append(f"| {of.name} | {of.faults[task.number].what} | {failed[0] if failed else '-'} |")
+        for task in _faults(of, results):
+            failed = results[task]["failed"]
+            lines.append(f"| {of.name} | {of.faults[task.number].what} | {failed[0] if failed else '-'} |")
     return "\n".join(lines) + "\n"
 
 
@@ -196,8 +199,7 @@ def rows(chosen: list[Property], results: dict[Task, dict[str, Any]]) -> list[di
         if proof is None:
             continue
         cover = results.get(Task(of.name, "cover"))
-        faults = [results[task] for task in tasks(of) if task.kind == "fault" and task in results]
-        found = [as_wanted(Task(of.name, "fault"), fault) for fault in faults]
+        found = _faults(of, results).values()
         row = {
             "property": of.name,
             "method": of.method.value,

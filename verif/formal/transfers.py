@@ -40,7 +40,7 @@ class _Held(ProofOf):
         for i, hold in enumerate(holds):
             entered = engine.start & (tail == i)
             self.assume(f"place_{i}", ~entered | ~hold.valid)
-            with m.If(entered & chosen & ~Array(watched)[~i & 1]):
+            with m.If(entered & chosen & ~watched[1 - i]):
                 m.d.sync += [watched[i].eq(1), its_slot.eq(slot)]
             with m.Elif(ends[i]):
                 m.d.sync += watched[i].eq(0)

@@ -64,16 +64,17 @@ def score(counts: Mapping[str, int]) -> float:
     return counts.get("killed", 0) / live if live else 1.0
 
 
-def _blocks(
+def _fates(
     mutants: Sequence[Mutant], verdicts: Mapping[int, Verdict], reasons: Mapping[str, Reason]
-) -> dict[str, Counter[str]]:
-    """How many mutants of each block came to which fate; those that have not been tried are left out."""
+) -> tuple[dict[int, str], dict[str, Counter[str]]]:
+    """The fate of each mutant that has been tried, and how many of each block came to which."""
+    fates: dict[int, str] = {}
     blocks: dict[str, Counter[str]] = {}
     for mutant in mutants:
         if mutant.number in verdicts:
-            what = fate(mutant, verdicts[mutant.number], reasons)
+            fates[mutant.number] = what = fate(mutant, verdicts[mutant.number], reasons)
             blocks.setdefault(mutant.block, Counter())[what] += 1
-    return blocks
+    return fates, blocks
 
 
 def summary(
@@ -94,7 +95,7 @@ def summary(
             "score": round(score(counts), 4),
         }
 
-    blocks = _blocks(mutants, verdicts, reasons)
+    _, blocks = _fates(mutants, verdicts, reasons)
     return row(sum(blocks.values(), Counter())) | {"blocks": {name: row(of) for name, of in sorted(blocks.items())}}
 
 
@@ -103,8 +104,7 @@ def markdown(
 ) -> str:
     """The page. It is the same for the same arguments."""
     tried = [mutant for mutant in mutants if mutant.number in verdicts]
-    fates = {mutant.number: fate(mutant, verdicts[mutant.number], reasons) for mutant in tried}
-    blocks = _blocks(mutants, verdicts, reasons)
+    fates, blocks = _fates(mutants, verdicts, reasons)
     total = sum(blocks.values(), Counter[str]())
     unproved = total["killed"] / max(1, len(tried) - total["equal"])
     lines = [

@@ -25,6 +25,7 @@ from kvnode.rtl.node.management import DOWN_CYCLES
 from kvnode.sw_driver.batch import BatchBuilder
 
 from ..directed import ROUNDS, Round
+from ..directed.stage import addresses_of
 from ..harness.harness import Access, Done, Harness, Manner, MannerlyAccess
 from ..isolation import LOADS, pairs
 from ..leaks import Leaks
@@ -237,10 +238,9 @@ def promptness(harness: Harness) -> None:
     """After a silence nothing is held beyond its deadline, nothing waits to be reaped, and no partition is short."""
     check = _fresh(harness, 5)
     config = harness.config
-    for number in range(len(config.partitions)):
-        for setting, value in ((Setting.FILL_DEADLINE_TICKS, 30), (Setting.LEASE_TICKS, 40), (Setting.BLOCK_TTL, 2)):
-            address = getattr(registers, f"PARTITION_{setting.name}_ADDRESS")
-            check.write(address + number * registers.PARTITION_STRIDE_BYTES, value)
+    for setting, value in ((Setting.FILL_DEADLINE_TICKS, 30), (Setting.LEASE_TICKS, 40), (Setting.BLOCK_TTL, 2)):
+        for address in addresses_of(config, setting.name):
+            check.write(address, value)
     check.wait(check.round_cycles())
     for seed in range(3):
         batch, payload = Traffic(config, 50 + seed, malformed=0).batch(400)
@@ -449,10 +449,9 @@ def settings(harness: Harness) -> None:
         if lockstep.commands[seen:]:
             raise Leaked(f"without a write the sweeper does {lockstep.commands[seen:]}")
     for value in ((1 << 32) - 1, 0):
-        for number in range(len(config.partitions)):
-            for setting in Setting:
-                address = getattr(registers, f"PARTITION_{setting.name}_ADDRESS")
-                check.write(address + number * registers.PARTITION_STRIDE_BYTES, value)
+        for setting in Setting:
+            for address in addresses_of(config, setting.name):
+                check.write(address, value)
         check.wait(check.round_cycles(8))
         check.check_settings()
 
